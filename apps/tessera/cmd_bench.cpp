@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "bench/bench.h"
+#include "catalog/catalog.h"
+#include "tessera/build_info.h"
+#include "tessera/command.h"
+#include "tessera/demo_data.h"
+#include "tessera/format.h"
+#include "tessera/workspace.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::vector<std::string> models;
+  ModelOptions model;
+  int32_t rounds = 5;
+  int32_t n_tokens = 0;
+  double ratio = 0.15;
+};
+
+std::vector<std::string> pulled_models() {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : catalog()) {
+    if (std::filesystem::exists(model_path(entry.name))) names.push_back(entry.name);
+  }
+  if (names.empty()) throw Error(ErrorCode::kNotFound, "bench - no model is here - fetch one with 'tessera model pull NAME'");
+  return names;
+}
+
+BenchOptions options_for(const Session& session, const Options& o, const std::string& model) {
+  BenchOptions b;
+  b.model_path = resolve_model(model);
+  b.model_name = model;
+  b.load = o.model.load_options();
+  b.n_threads = o.model.n_threads;
+  b.rounds = o.rounds;
+  b.n_tokens = o.n_tokens;
+  b.ratio = o.ratio;
+  b.text = demo_text();
+  b.kv_dir = cache_dir() / "bench-kv";
+  b.note = [&session](std::string_view line) { session.note(line); };
+  b.stop = session.stop_token();
+  return b;
+}
+
+void print_results(const Session& session, const std::vector<BenchResult>& results) {
+  if (!session.json()) {
+    Table table({{"measurement"}, {"value", Table::Align::kRight}, {"unit"}, {"target", Table::Align::kRight}, {""}});
+    for (const BenchResult& r : results) {
+      table.add_row({r.name, fmt::format("{:.4g}", r.value), r.unit, r.target ? fmt::format("{} {:.4g}", r.at_most ? "<=" : ">=", *r.target) : "",
+                     r.target ? (r.ok() ? "ok" : "MISSED") : ""});
+    }
+    return session.print(table.text());
+  }
+  const BuildInfo build = build_info();
+  json rows = json::array();
+  for (const BenchResult& r : results) {
+    rows.push_back({{"name", r.name}, {"value", r.value}, {"unit", r.unit}, {"target", r.target ? json(*r.target) : json()}, {"ok", r.ok()}});
+  }
+  session.print_json({{"machine", {{"cpu", build.cpu}, {"flags", build.cpu_flags}, {"threads", available_threads()}}},
+                      {"commit", build.commit},
+                      {"ggml", build.ggml},
+                      {"seeds", json::array()},  // nothing here is drawn at random
+                      {"results", rows}});
+}
+
+using Measure = std::vector<BenchResult> (*)(const BenchOptions&);
+
+void run(const Session& session, const Options& o, const std::vector<std::string>& models, Measure measure) {
+  std::vector<BenchResult> all;
+  for (const std::string& model : models) {
+    const std::vector<BenchResult> results = measure(options_for(session, o, model));
+    all.insert(all.end(), results.begin(), results.end());
+  }
+  print_results(session, all);
+}
+
+void add_measurement(CLI::App& bench, Session& session, const std::string& name, const std::string& help, Measure measure) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = bench.add_subcommand(name, help);
+  sub->add_option("models", options->models, "Names or paths; default: " + std::string(name == "ttft" ? kDefaultModel : "every pulled model of the catalogue"));
+  sub->add_option("--rounds", options->rounds, "Counted rounds; each runs every variant once")->check(CLI::Range(1, 1000))->capture_default_str();
+  sub->add_option("--tokens", options->n_tokens, "prefill: rows (1024); decode: steps (64)")->check(CLI::Range(1, 16384));
+  sub->add_option("--ratio", options->ratio, "ttft: share of reused tokens that is recomputed")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  options->model.add_to(*sub);
+  sub->callback([options, &session, measure, name] {
+    std::vector<std::string> models = options->models;
+    if (models.empty()) models = name == "ttft" ? std::vector<std::string>{kDefaultModel} : pulled_models();
+    run(session, *options, models, measure);
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Session& session) {
+  CLI::App* sub = app.add_subcommand("bench", "Measure: ratios inside one run, both sides interleaved, medians");
+  sub->require_subcommand(1);
+  add_measurement(*sub, session, "prefill", "Prefill against libllama", bench_prefill);
+  add_measurement(*sub, session, "decode", "Decode steps against libllama", bench_decode);
+  add_measurement(*sub, session, "ttft", "Time to first token of epic against full prefill, loading, indexing, memory", bench_ttft);
+}
+
+}  // namespace tessera

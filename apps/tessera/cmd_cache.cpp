@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "store/tier.h"
+#include "tessera/command.h"
+#include "tessera/format.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Entry {
+  ChunkKey key;
+  uint64_t bytes = 0;
+  double age_s = 0;                // since it was last used
+  std::optional<int32_t> n_tokens;  // nothing when its header cannot be read
+};
+
+// The disk tier, and every blob file in its folder, least recently used first. The tier lists only blobs whose header
+// makes sense; one that is damaged must still be seen, counted and cleared, so the files themselves are listed.
+class DiskCache {
+ public:
+  DiskCache() : dir_(cache_dir() / "kv"), tier_(make_tier("disk", {.dir = dir_})) {}
+
+  const fs::path& dir() const { return dir_; }
+  Tier& tier() { return *tier_; }
+
+  std::vector<Entry> entries() {
+    std::map<ChunkKey, int32_t> n_tokens;
+    tier_->for_each([&](const TierEntry& entry) {
+      n_tokens[entry.key] = entry.n_tokens;
+      return true;
+    });
+    std::vector<Entry> found;
+    std::error_code failed;
+    const auto now = fs::file_time_type::clock::now();
+    for (fs::recursive_directory_iterator it(dir_, failed), end; !failed && it != end; it.increment(failed)) {
+      const std::optional<ChunkKey> key = key_from_hex(it->path().filename().string());
+      std::error_code gone;  // another process may evict while we look
+      if (!key || !it->is_regular_file(gone)) continue;
+      Entry entry;
+      entry.key = *key;
+      entry.bytes = it->file_size(gone);
+      if (!gone) entry.age_s = std::chrono::duration<double>(now - it->last_write_time(gone)).count();
+      if (gone) continue;
+      if (const auto known = n_tokens.find(*key); known != n_tokens.end()) entry.n_tokens = known->second;
+      found.push_back(entry);
+    }
+    std::ranges::sort(found, std::ranges::greater{}, &Entry::age_s);
+    return found;
+  }
+
+ private:
+  fs::path dir_;
+  std::unique_ptr<Tier> tier_;
+};
+
+uint64_t bytes_of(const std::vector<Entry>& entries) {
+  uint64_t bytes = 0;
+  for (const Entry& entry : entries) bytes += entry.bytes;
+  return bytes;
+}
+
+void stats(const Session& session) {
+  DiskCache cache;
+  const std::vector<Entry> entries = cache.entries();
+  uint64_t n_tokens = 0;
+  size_t n_unreadable = 0;
+  for (const Entry& entry : entries) {
+    n_tokens += static_cast<uint64_t>(entry.n_tokens.value_or(0));
+    n_unreadable += entry.n_tokens ? 0 : 1;
+  }
+  const uint64_t bytes = bytes_of(entries);
+  if (session.json()) {
+    session.print_json({{"tiers",
+                         {{{"tier", "disk"},
+                           {"dir", cache.dir().string()},
+                           {"entries", entries.size()},
+                           {"bytes", bytes},
+                           {"tokens", n_tokens},
+                           {"unreadable", n_unreadable}}}}});
+    return;
+  }
+  Table table({{"tier"},
+               {"entries", Table::Align::kRight},
+               {"size", Table::Align::kRight},
+               {"tokens", Table::Align::kRight},
+               {"per token", Table::Align::kRight},
+               {"folder"}});
+  table.add_row({"disk", human_count(entries.size()), human_bytes(bytes), human_count(n_tokens),
+                 n_tokens == 0 ? "-" : human_bytes(bytes / n_tokens), cache.dir().string()});
+  session.print(table.text());
+  if (n_unreadable != 0) {
+    session.print(fmt::format("{} unreadable: 'tessera cache verify' removes them\n", n_unreadable));
+  }
+}
+
+void list(const Session& session) {
+  Table table({{"key"},
+               {"tokens", Table::Align::kRight},
+               {"size", Table::Align::kRight},
+               {"last used", Table::Align::kRight}});
+  json listed = json::array();
+  for (const Entry& entry : DiskCache().entries()) {
+    const std::string key = entry.key.hex();
+    listed.push_back({{"key", key},
+                      {"tier", "disk"},
+                      {"tokens", entry.n_tokens ? json(*entry.n_tokens) : json(nullptr)},
+                      {"bytes", entry.bytes},
+                      {"age_s", entry.age_s}});
+    table.add_row({key.substr(0, 16),
+                   entry.n_tokens ? human_count(static_cast<uint64_t>(*entry.n_tokens)) : "?",
+                   human_bytes(entry.bytes), human_duration(std::max(0.0, entry.age_s))});
+  }
+  if (session.json()) {
+    session.print_json({{"entries", listed}});
+  } else {
+    session.print(table.text());
+  }
+}
+
+// Reads every blob. The tier removes those that are damaged: they could only ever be misses.
+void verify(Session& session) {
+  DiskCache cache;
+  const std::vector<Entry> entries = cache.entries();
+  json damaged = json::array();
+  {
+    ProgressBar bar(session, "verify", entries.size(), ProgressBar::Unit::kItems);
+    uint64_t n_done = 0;
+    for (const Entry& entry : entries) {
+      session.throw_if_stopped();
+      if (!cache.tier().verify(entry.key)) damaged.push_back(entry.key.hex());
+      bar.update(++n_done);
+    }
+  }
+  if (session.json()) {
+    session.print_json({{"entries", entries.size()}, {"bytes", bytes_of(entries)}, {"damaged", damaged}});
+  } else {
+    session.print(fmt::format("{} entries, {}: {} good, {} damaged{}\n", entries.size(),
+                              human_bytes(bytes_of(entries)), entries.size() - damaged.size(),
+                              damaged.size(), damaged.empty() ? "" : " and removed"));
+    for (const json& key : damaged) session.print(fmt::format("damaged {}\n", key.get<std::string>()));
+  }
+  if (!damaged.empty()) session.set_exit_status(kExitFailed);
+}
+
+void clear(Session& session, bool is_confirmed) {
+  DiskCache cache;
+  const std::vector<Entry> entries = cache.entries();
+  std::vector<Entry> deleted;
+  if (is_confirmed) {
+    for (const Entry& entry : entries) {
+      if (session.stop_token().stop_requested()) break;
+      if (cache.tier().erase(entry.key)) deleted.push_back(entry);
+    }
+  }
+  const std::vector<Entry>& counted = is_confirmed ? deleted : entries;
+  const uint64_t bytes = bytes_of(counted);
+  const size_t n_left = is_confirmed ? cache.entries().size() : entries.size();
+  if (session.json()) {
+    session.print_json({{"dry_run", !is_confirmed},
+                        {"deleted", deleted.size()},
+                        {"bytes_freed", bytes_of(deleted)},
+                        {"would_delete", is_confirmed ? 0 : entries.size()},
+                        {"left", n_left}});
+  } else if (is_confirmed) {
+    session.print(fmt::format("deleted {} entries, {} (disk)\n", counted.size(), human_bytes(bytes)));
+  } else {
+    session.print(fmt::format("would delete {} entries, {} (disk): --yes to do it\n", counted.size(),
+                              human_bytes(bytes)));
+  }
+  if (is_confirmed && n_left != 0) {
+    session.note(fmt::format("{} entries are left: the system refused to remove them, or they are new", n_left));
+    session.set_exit_status(kExitFailed);
+  }
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app, Session& session) {
+  CLI::App* cache = app.add_subcommand("cache", "look at the stored KV, check it, clear it");
+  cache->require_subcommand(1);
+  cache->add_subcommand("stats", "how much is stored")->callback([&session] { stats(session); });
+  cache->add_subcommand("ls", "every stored chunk, least recently used first")->callback([&session] {
+    list(session);
+  });
+  cache->add_subcommand("verify", "read everything and remove what is damaged")->callback([&session] {
+    verify(session);
+  });
+  const auto is_confirmed = std::make_shared<bool>(false);
+  CLI::App* clear_command = cache->add_subcommand("clear", "delete all stored KV; without --yes only say what would go");
+  clear_command->add_flag("--yes", *is_confirmed, "really delete");
+  clear_command->callback([&session, is_confirmed] { clear(session, *is_confirmed); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+#include "tessera/indexer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_markdown(const fs::path& path) { return path.extension() == ".md" || path.extension() == ".markdown"; }
+bool is_document(const fs::path& path) { return is_markdown(path) || path.extension() == ".txt"; }
+
+std::string key_of_path(const fs::path& path) { return fs::weakly_canonical(path).string(); }
+
+enum class Change { kStored, kUnchanged };
+
+Change index_file(DocumentStore& documents, const fs::path& path, const SplitOptions& split) {
+  const std::optional<std::vector<std::byte>> bytes = read_file(path);
+  if (!bytes) throw Error(ErrorCode::kIo, "cannot be read");
+  Sha256 hash;
+  hash.update(*bytes);
+  const std::string digest = to_hex(hash.digest());
+  const std::string name = key_of_path(path);
+  const std::optional<StoredDocument> old = documents.document(name);
+  if (old && old->digest == digest) return Change::kUnchanged;
+  const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  const DocumentFormat format = is_markdown(path) ? DocumentFormat::kMarkdown : DocumentFormat::kPlainText;
+  const std::vector<Passage> passages = split_document(text, format, path.stem().string(), split);
+  if (passages.empty()) throw Error(ErrorCode::kInvalidRequest, "has no text");
+  documents.add_document({name, digest, 0}, passages);
+  return Change::kStored;
+}
+
+// Documents below a folder that was given, whose files are no longer there.
+int64_t remove_vanished(DocumentStore& documents, const std::vector<std::string>& paths) {
+  int64_t n = 0;
+  for (const StoredDocument& document : documents.documents()) {
+    const bool below = std::any_of(paths.begin(), paths.end(), [&](const std::string& root) {
+      return fs::is_directory(root) && document.path.starts_with((fs::path(key_of_path(root)) / "").string());
+    });
+    if (below && !fs::exists(document.path)) n += documents.remove_document(document.path) ? 1 : 0;
+  }
+  return n;
+}
+
+}  // namespace
+
+std::vector<fs::path> find_documents(const std::vector<std::string>& paths, std::vector<FailedFile>& failed) {
+  std::set<fs::path> found;
+  for (const std::string& path : paths) {
+    if (!fs::exists(path)) throw Error(ErrorCode::kNotFound, fmt::format("{} - no such file or folder - name files or folders that are there", path));
+    if (!fs::is_directory(path)) {
+      if (is_document(path)) {
+        found.insert(path);
+      } else {
+        failed.push_back({path, "not plain text (.txt) or Markdown (.md)"});
+      }
+      continue;
+    }
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied)) {
+      if (entry.is_regular_file() && is_document(entry.path())) found.insert(entry.path());
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+DocumentReport index_documents(const Session& session, DocumentStore& documents, const std::vector<std::string>& paths, const SplitOptions& split) {
+  DocumentReport report;
+  const std::vector<fs::path> files = find_documents(paths, report.failed);
+  ProgressBar bar(session, "documents", files.size(), ProgressBar::Unit::kItems);
+  for (size_t i = 0; i < files.size(); ++i) {
+    session.throw_if_stopped();
+    bar.update(i, files[i].filename().string());
+    ++report.n_files;
+    try {
+      if (index_file(documents, files[i], split) == Change::kUnchanged) ++report.n_unchanged;
+    } catch (const Error& error) {  // one bad file does not keep the others out
+      if (error.code() != ErrorCode::kInvalidRequest && error.code() != ErrorCode::kIo) throw;
+      report.failed.push_back({files[i].string(), error.what()});
+    }
+  }
+  report.n_removed = remove_vanished(documents, paths);
+  return report;
+}
+
+KvReport build_kv(const Session& session, const DocumentStore& documents, Workspace& workspace, AnchorKind kind) {
+  const Stopwatch watch;
+  KvReport report;
+  Engine& engine = workspace.engine();
+  ChunkBuilder builder = engine.builder();
+  const Anchor anchor = engine.anchor(kind);
+  builder.build_preamble(engine.prompts().preamble_ids(), session.stop_token());
+  ProgressBar bar(session, "kv", static_cast<uint64_t>(documents.n_passages()), ProgressBar::Unit::kItems);
+  for (const StoredDocument& document : documents.documents()) {
+    for (const StoredPassage& stored : documents.passages(document.path)) {
+      session.throw_if_stopped();
+      const std::vector<int32_t> ids = engine.prompts().chunk_ids(stored.passage.title, stored.passage.text);
+      const ChunkBuilder::Outcome outcome = builder.build(anchor, ids, session.stop_token());
+      ++report.n_chunks;
+      report.n_tokens += static_cast<int64_t>(ids.size());
+      report.n_present += outcome == ChunkBuilder::Outcome::kPresent ? 1 : 0;
+      report.n_built += outcome == ChunkBuilder::Outcome::kBuilt ? 1 : 0;
+      report.n_not_stored += outcome == ChunkBuilder::Outcome::kNotStored ? 1 : 0;
+      bar.update(static_cast<uint64_t>(report.n_chunks));
+    }
+  }
+  report.rows_computed = builder.rows_computed();
+  report.seconds = watch.ms() / 1000.0;
+  return report;
+}
+
+}  // namespace tessera

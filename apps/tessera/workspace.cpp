@@ -1,0 +1,156 @@
+#include "tessera/workspace.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text_util.h"
+#include "catalog/catalog.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> store_names() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(data_dir() / "stores", ignored)) {
+    if (fs::exists(entry.path() / "store.db")) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int32_t integer_setting(const DocumentStore& documents, std::string_view name, int32_t fallback) {
+  const std::optional<std::string> text = documents.setting(name);
+  int32_t value = fallback;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+  return value;
+}
+
+std::unique_ptr<ChunkStore> open_store(uint64_t ram_bytes) {
+  std::vector<std::unique_ptr<Tier>> tiers;
+  tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = ram_bytes}));
+  tiers.push_back(make_tier("disk", {.dir = kv_dir(), .limit_bytes = 0}));
+  return std::make_unique<ChunkStore>(std::move(tiers));
+}
+
+}  // namespace
+
+void ModelOptions::add_to(CLI::App& app) {
+  app.add_option("-m,--model", model, "Name of the catalogue, or path of a GGUF file");
+  app.add_option("--threads", n_threads, "Threads of the model; 0: one for each CPU there is")->check(CLI::Range(0, 1024));
+  app.add_option("--ctx", n_ctx, "Tokens of prompt and answer together; 0: the model's, at most 8192")->check(CLI::NonNegativeNumber);
+  app.add_flag("--keep-file-types", keep_file_types, "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
+  app.add_option("--layout", layout, "Weight layout: measured, plain or repacked")->check(CLI::IsMember({"measured", "plain", "repacked"}));
+}
+
+LoadOptions ModelOptions::load_options() const {
+  LoadOptions out;
+  out.keep_file_types = keep_file_types;
+  out.layout = layout == "plain" ? WeightLayout::kPlain : layout == "repacked" ? WeightLayout::kRepacked : WeightLayout::kMeasured;
+  out.n_threads = n_threads;
+  out.profile_dir = data_dir() / "profiles";
+  return out;
+}
+
+std::optional<StoreSettings> StoreSettings::read(const DocumentStore& documents) {
+  const std::optional<std::string> model = documents.setting("model");
+  if (!model) return std::nullopt;
+  StoreSettings out;
+  out.model = *model;
+  out.anchor = anchor_from_name(documents.setting("anchor").value_or("")).value_or(out.anchor);
+  out.leadin_tokens = integer_setting(documents, "leadin_tokens", out.leadin_tokens);
+  out.chunk_tokens = integer_setting(documents, "chunk_tokens", out.chunk_tokens);
+  out.name_space = documents.setting("namespace").value_or(out.name_space);
+  out.keep_file_types = documents.setting("keep_file_types") == "1";
+  return out;
+}
+
+void StoreSettings::write(DocumentStore& documents) const {
+  documents.set_setting("model", model);
+  documents.set_setting("anchor", anchor_name(anchor));
+  documents.set_setting("leadin_tokens", std::to_string(leadin_tokens));
+  documents.set_setting("chunk_tokens", std::to_string(chunk_tokens));
+  documents.set_setting("namespace", name_space);
+  documents.set_setting("keep_file_types", keep_file_types ? "1" : "0");
+}
+
+fs::path store_file(const std::string& name) {
+  const auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; };
+  if (name.empty() || name.size() > 64 || name.front() == '.' || !std::all_of(name.begin(), name.end(), is_plain)) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("store name {} - may hold letters, digits, '-', '_' and '.' only, at most 64 of them", quote(name)));
+  }
+  return data_dir() / "stores" / name / "store.db";
+}
+
+fs::path kv_dir() { return cache_dir() / "kv"; }
+
+std::unique_ptr<DocumentStore> open_documents(const std::string& name) {
+  const fs::path file = store_file(name);
+  if (!fs::exists(file)) {
+    const std::vector<std::string> names = store_names();
+    throw Error(ErrorCode::kNotFound, fmt::format("no store {} - {} - make it with 'tessera index PATH --store {}'", quote(name),
+                                                  names.empty() ? "there is none yet" : fmt::format("there are {}", fmt::join(names, ", ")), name));
+  }
+  return std::make_unique<DocumentStore>(file);
+}
+
+Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings) {
+  const Stopwatch watch;
+  model_path_ = resolve_model(options.model.empty() ? settings.model : options.model);
+  LoadOptions load = options.load_options();
+  load.keep_file_types = load.keep_file_types || settings.keep_file_types;
+  model_ = Model::load(model_path_, load);
+  tokenizer_ = std::make_unique<Tokenizer>(model_path_);
+  store_ = open_store(options.ram_tier_bytes);
+  EngineOptions engine;
+  engine.n_ctx = options.n_ctx;
+  engine.n_threads = options.n_threads;
+  engine.leadin_tokens = settings.leadin_tokens;
+  engine.name_space = settings.name_space;
+  engine.model_digest = model_digest(model_path_);
+  engine_ = std::make_unique<Engine>(model_, *tokenizer_, store_.get(), engine);
+  load_seconds_ = watch.ms() / 1000.0;
+}
+
+uint64_t kv_bytes_per_token(const ModelConfig& config) { return KvChunk::payload_bytes(config.kv_geometry(), 1); }
+
+nlohmann::json to_json(const Account& a) {
+  return {{"prompt_tokens", a.total()}, {"cached_tokens", a.cached()},   {"exact", a.exact}, {"soft", a.soft},
+          {"independent", a.independent}, {"recomputed", a.recomputed}, {"fresh", a.fresh}};
+}
+
+nlohmann::json to_json(const Timings& t) {
+  return {{"tokenize_ms", t.tokenize_ms}, {"retrieve_ms", t.retrieve_ms}, {"load_ms", t.load_ms},
+          {"select_ms", t.select_ms},     {"prefill_ms", t.prefill_ms},   {"first_token_ms", t.first_token_ms},
+          {"decode_ms", t.decode_ms},     {"ttft_ms", t.ttft_ms()}};
+}
+
+nlohmann::json to_json(const Answer& answer) {
+  nlohmann::json segments = nlohmann::json::array();
+  for (const SegmentReport& s : answer.segments) {
+    segments.push_back({{"kind", segment_kind_name(s.kind)},
+                        {"tokens", s.n_tokens},
+                        {"match", match_name(s.match)},
+                        {"tier", s.tier.empty() ? "none" : s.tier},
+                        {"recomputed", s.recomputed}});
+  }
+  return {{"text", answer.text},
+          {"policy", answer.policy},
+          {"finish_reason", answer.finish_reason},
+          {"completion_tokens", answer.tokens.size()},
+          {"usage", to_json(answer.account)},
+          {"timings", to_json(answer.timings)},
+          {"segments", segments}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+#pragma once
+// What the commands that run a model share: its options, and the open model, KV store and engine.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/engine.h"
+#include "retrieval/document_store.h"
+#include "tessera/command.h"
+
+namespace tessera {
+
+// Options of a model as given; empty or 0 where the store's or the built-in value holds.
+struct ModelOptions {
+  std::string model;
+  int32_t n_threads = 0;
+  int32_t n_ctx = 0;
+  bool keep_file_types = false;
+  std::string layout = "measured";
+  uint64_t ram_tier_bytes = uint64_t{512} << 20;
+
+  void add_to(CLI::App& app);
+  LoadOptions load_options() const;
+};
+
+inline constexpr const char* kDefaultModel = "qwen2.5-coder-1.5b";
+
+// How chunks of a store were made; kept with the documents, so that every later command agrees.
+struct StoreSettings {
+  std::string model = kDefaultModel;
+  AnchorKind anchor = AnchorKind::kLeadin;
+  int32_t leadin_tokens = 64;
+  int32_t chunk_tokens = 512;
+  std::string name_space = "default";
+  bool keep_file_types = false;
+
+  static std::optional<StoreSettings> read(const DocumentStore& documents);
+  void write(DocumentStore& documents) const;
+};
+
+// Folder of a named store. Throws Error(kInvalidRequest) for a name that is not letters, digits, '-', '_' or '.'.
+std::filesystem::path store_file(const std::string& name);
+std::filesystem::path kv_dir();
+
+// An open store of documents that must exist. Throws Error(kNotFound) naming the stores there are.
+std::unique_ptr<DocumentStore> open_documents(const std::string& name);
+
+// A loaded model over the KV store of this user.
+class Workspace {
+ public:
+  Workspace(const ModelOptions& options, const StoreSettings& settings);
+
+  Engine& engine() { return *engine_; }
+  ChunkStore& store() { return *store_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Model& model() const { return *model_; }
+  const std::filesystem::path& model_path() const { return model_path_; }
+  double load_seconds() const { return load_seconds_; }
+
+ private:
+  std::filesystem::path model_path_;
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChunkStore> store_;
+  std::unique_ptr<Engine> engine_;
+  double load_seconds_ = 0;
+};
+
+// Bytes of KV of one token at rest.
+uint64_t kv_bytes_per_token(const ModelConfig& config);
+
+nlohmann::json to_json(const Account& account);
+nlohmann::json to_json(const Timings& timings);
+nlohmann::json to_json(const Answer& answer);
+
+}  // namespace tessera

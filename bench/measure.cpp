@@ -1,0 +1,40 @@
+#include "bench/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace tessera {
+
+double median(std::vector<double> values) {
+  CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void run_interleaved(std::vector<Variant>& variants, const BenchOptions& options) {
+  for (int32_t round = 0; round <= options.rounds; ++round) {
+    if (options.note) options.note(fmt::format("{}: round {} of {}", options.model_name, round, options.rounds));
+    for (size_t i = 0; i < variants.size(); ++i) {
+      if (options.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "stopped while measuring");
+      Variant& v = variants[round % 2 == 0 ? i : variants.size() - 1 - i];
+      const Stopwatch watch;
+      v.run();
+      if (round > 0) v.ms.push_back(watch.ms());
+    }
+  }
+}
+
+double median_ratio(const Variant& a, const Variant& b) {
+  CHECK(a.ms.size() == b.ms.size());
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.ms.size(); ++i) ratios.push_back(a.ms[i] / b.ms[i]);
+  return median(std::move(ratios));
+}
+
+}  // namespace tessera

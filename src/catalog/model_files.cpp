@@ -1,0 +1,139 @@
+// Models on this machine: where their files lie, finding one by name or path, digests, removal.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "catalog/catalog.h"
+#include "catalog/file_lock.h"
+#include "catalog/part_file.h"
+
+namespace fs = std::filesystem;
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+// Enough for any real collection; beyond it the oldest table is dropped and digests are computed
+// anew.
+constexpr size_t kMaxRememberedDigests = 1000;
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+fs::path digest_table_path() { return cache_dir() / "model_digests.json"; }
+
+Json read_digest_table() {
+  const auto bytes = read_file(digest_table_path());
+  if (!bytes) return Json::object();
+  const char* text = reinterpret_cast<const char*>(bytes->data());
+  Json table = Json::parse(text, text + bytes->size(), nullptr, false);
+  return table.is_object() ? table : Json::object();
+}
+
+// What must be unchanged for a remembered digest to hold. The change time is there because the
+// modification time can be set back by hand.
+Json fingerprint(const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const std::string why = std::error_code(errno, std::generic_category()).message();
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot read {} - {} - check the path", path.string(), why));
+  }
+  const auto nanoseconds = [](const timespec& t) { return t.tv_sec * 1'000'000'000L + t.tv_nsec; };
+  return {{"bytes", info.st_size},
+          {"inode", info.st_ino},
+          {"mtime_ns", nanoseconds(info.st_mtim)},
+          {"ctime_ns", nanoseconds(info.st_ctim)}};
+}
+
+std::string digest_key(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::canonical(path, error);
+  return error ? path.string() : whole.string();
+}
+
+std::optional<std::string> remembered_digest(const Json& table, const std::string& key,
+                                             const Json& print) {
+  const auto found = table.find(key);
+  if (found == table.end() || !found->is_object()) return std::nullopt;
+  const auto print_found = found->find("file");
+  const auto digest = found->find("sha256");
+  const bool is_whole =
+      print_found != found->end() && digest != found->end() && digest->is_string();
+  if (!is_whole || *print_found != print) return std::nullopt;
+  return digest->get<std::string>();
+}
+
+}  // namespace
+
+fs::path models_dir() {
+  const char* dir = std::getenv("TESSERA_MODELS");
+  return dir != nullptr && *dir != '\0' ? fs::path(dir) : cache_dir() / "models";
+}
+
+fs::path model_path(std::string_view name) { return models_dir() / fmt::format("{}.gguf", name); }
+
+fs::path resolve_model(std::string_view name_or_path) {
+  fs::path path(name_or_path);
+  if (is_file(path)) return path;
+  if (name_or_path.find('/') != std::string_view::npos || path.extension() == ".gguf") {
+    throw Error(ErrorCode::kNotFound, fmt::format("no model file {} - nothing is there, or it is "
+                                                  "no file - check the path",
+                                                  name_or_path));
+  }
+  const CatalogEntry entry = find_model(name_or_path);
+  fs::path pulled = model_path(entry.name);
+  std::error_code error;
+  if (is_file(pulled) && fs::file_size(pulled, error) == entry.bytes) return pulled;
+  throw Error(
+      ErrorCode::kNotFound,
+      fmt::format("model {} is not here yet - {} is {} - run: tessera model pull {}", entry.name,
+                  pulled.string(), is_file(pulled) ? "of the wrong size" : "missing", entry.name));
+}
+
+bool remove_model(std::string_view name) {
+  const fs::path path = model_path(name);
+  if (name.find('/') != std::string_view::npos || !is_file(path)) find_model(name);
+  if (!fs::exists(path.parent_path())) return false;
+  const auto lock = FileLock::try_acquire(lock_path(path));
+  if (!lock) {
+    throw Error(ErrorCode::kIo, fmt::format("cannot remove {} - it is being pulled - stop that or "
+                                            "wait for its end",
+                                            name));
+  }
+  remove_partial_pull(path);
+  return fs::remove(path);
+}
+
+std::string model_digest(const fs::path& gguf) {
+  if (auto digest = remembered_digest(read_digest_table(), digest_key(gguf), fingerprint(gguf))) {
+    return *digest;
+  }
+  std::string digest = to_hex(sha256_file(gguf));
+  remember_digest(gguf, digest);
+  return digest;
+}
+
+// Two processes may write the table at once and one of the entries get lost, or the write may fail:
+// either costs a second hashing, nothing else.
+void remember_digest(const fs::path& gguf, const std::string& sha256) {
+  Json table = read_digest_table();
+  if (table.size() >= kMaxRememberedDigests) table = Json::object();
+  table[digest_key(gguf)] = {{"file", fingerprint(gguf)}, {"sha256", sha256}};
+  const std::string text = table.dump(1, ' ', false, Json::error_handler_t::replace);
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  std::error_code ignored;
+  std::string why;
+  fs::create_directories(cache_dir(), ignored);
+  write_file_atomic(digest_table_path(), {&piece, 1}, why);
+}
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+#include "engine/compare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace tessera {
+namespace {
+
+// log softmax(row) as offset: log p_i = row_i - offset.
+double log_sum_exp(std::span<const float> row) {
+  const double top = *std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (const float x : row) sum += std::exp(x - top);
+  return top + std::log(sum);
+}
+
+double divergence(std::span<const float> p, std::span<const float> q) {
+  const double log_p = log_sum_exp(p);
+  const double log_q = log_sum_exp(q);
+  double kl = 0;
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double lp = p[i] - log_p;
+    kl += std::exp(lp) * (lp - (q[i] - log_q));
+  }
+  return std::max(0.0, kl);
+}
+
+}  // namespace
+
+Distance distance_between(std::span<const float> full, std::span<const float> policy, int32_t n_vocab) {
+  CHECK(full.size() == policy.size() && n_vocab > 0 && full.size() % static_cast<size_t>(n_vocab) == 0);
+  const auto width = static_cast<size_t>(n_vocab);
+  Distance d;
+  d.n_positions = static_cast<int32_t>(full.size() / width);
+  if (d.n_positions == 0) return d;
+  double kl = 0;
+  int32_t same = 0;
+  for (size_t at = 0; at < full.size(); at += width) {
+    const std::span<const float> p = full.subspan(at, width);
+    const std::span<const float> q = policy.subspan(at, width);
+    kl += divergence(p, q);
+    same += std::max_element(p.begin(), p.end()) - p.begin() == std::max_element(q.begin(), q.end()) - q.begin() ? 1 : 0;
+  }
+  d.mean_kl = kl / d.n_positions;
+  d.top1 = static_cast<double>(same) / d.n_positions;
+  return d;
+}
+
+Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink, std::stop_token stop) {
+  Request reference = request;
+  reference.policy = "full";
+  reference.sampler = SamplerOptions{};  // greedy: the distance is taken along full's own answer
+  Comparison out;
+  Prefilled full = engine.prefill(reference, stop);
+  out.full = engine.generate(reference, full, {}, stop);
+  const std::span<const int32_t> tokens(out.full.tokens.data(), std::min<size_t>(out.full.tokens.size(), kCompareTokens));
+  const std::vector<float> expected = engine.forced_logits(full, tokens);
+
+  Prefilled ours = engine.prefill(request, stop);
+  out.policy = engine.generate(request, ours, sink, stop);
+  const std::vector<float> got = engine.forced_logits(ours, tokens);
+  out.distance = distance_between(expected, got, engine.decoder().config().n_vocab);
+  out.same_answer = out.full.text == out.policy.text;
+  engine.commit(request, ours, stop);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+#include "eval/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tessera {
+namespace {
+
+TEST(Metrics, NormalisationDropsCasePunctuationAndArticles) {
+  EXPECT_EQ(normalize_answer("  The  R.A.N.D. Corporation, a think-tank! "), "rand corporation thinktank");
+}
+
+TEST(Metrics, F1CountsSharedWordsOnce) {
+  const std::vector<std::string> gold = {"the cat sat"};
+  EXPECT_DOUBLE_EQ(token_f1("cat sat", gold), 1.0);
+  EXPECT_DOUBLE_EQ(token_f1("cat cat cat cat", gold), 2.0 * 0.25 * 0.5 / 0.75);
+  EXPECT_DOUBLE_EQ(token_f1("dog", gold), 0.0);
+}
+
+TEST(Metrics, BestOfSeveralGoldAnswersCounts) {
+  const std::vector<std::string> gold = {"12 May 1999", "May 1999"};
+  EXPECT_DOUBLE_EQ(token_f1("May 1999.", gold), 1.0);
+  EXPECT_TRUE(exact_match("May, 1999", gold));
+  EXPECT_FALSE(exact_match("May", gold));
+}
+
+TEST(Metrics, EmptyAnswers) {
+  const std::vector<std::string> none = {}, empty = {"the"}, some = {"x"};
+  EXPECT_DOUBLE_EQ(token_f1("", none), 0.0);
+  EXPECT_DOUBLE_EQ(token_f1("", empty), 1.0);
+  EXPECT_DOUBLE_EQ(token_f1("", some), 0.0);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,277 @@
+#include "model/decoder.h"
+
+#include <fmt/format.h>
+#include <ggml-cpu.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "model/rope.h"
+#include "model/step_graph.h"
+
+namespace tessera {
+
+struct Decoder::Runtime {
+  ggml_backend_ptr backend;
+  ggml_gallocr_ptr allocator;
+  std::unique_ptr<StepGraph> last;  // kept while the next step has the same shape
+};
+
+Decoder::Decoder(std::shared_ptr<const Model> model, int32_t n_threads, int32_t micro_batch)
+    : model_(std::move(model)),
+      n_threads_(n_threads > 0 ? n_threads : available_threads()),
+      micro_batch_(micro_batch),
+      runtime_(std::make_unique<Runtime>()) {
+  CHECK(micro_batch > 0);
+  runtime_->backend.reset(ggml_backend_cpu_init());
+  ggml_backend_cpu_set_n_threads(runtime_->backend.get(), n_threads_);
+  runtime_->allocator.reset(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
+}
+
+Decoder::~Decoder() = default;
+
+uint64_t Decoder::compute_bytes() const { return ggml_gallocr_get_buffer_size(runtime_->allocator.get(), 0); }
+
+namespace {
+
+// Every claim that a step rests on. All of them are the engine's own doing, so they are checks, not errors.
+void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences, const StepOptions& options) {
+  CHECK(!sequences.empty());
+  size_t n_rows = 0;
+  for (const SequenceRows& s : sequences) {
+    CHECK(s.kv != nullptr && !s.positions.empty());
+    CHECK(s.positions.front() >= 0 && s.positions.back() < s.kv->n_slots());
+    for (size_t i = 1; i < s.positions.size(); ++i) CHECK(s.positions[i - 1] < s.positions[i]);
+    if (options.layers.begin == 0) {
+      CHECK(s.tokens.size() == s.positions.size());
+      for (const int32_t token : s.tokens) CHECK(token >= 0 && token < c.n_vocab);
+    }
+    size_t next = 0;  // every key that attention will read has KV, or gets it in this step
+    for (int32_t position = 0; position < s.positions.back(); ++position) {
+      if (s.positions[next] == position) {
+        ++next;
+      } else {
+        CHECK(s.kv->has(position));
+      }
+    }
+    n_rows += s.positions.size();
+  }
+  for (const int32_t row : options.logit_rows) CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
+  for (const int32_t row : options.attention_rows) CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
+  CHECK(options.attention_rows.empty() || (sequences.size() == 1 && !options.attention_layers.empty()));
+  CHECK(options.layers.begin == 0 || options.hidden.size() == n_rows * static_cast<size_t>(c.embed_dim));
+  CHECK(options.layers.end <= c.n_layers && options.kv_layer < c.n_layers);
+}
+
+}  // namespace
+
+StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOptions& options) {
+  check_step(config(), sequences, options);
+  StepShape shape = shape_of_step(config(), sequences, options);
+  CHECK(shape.n_rows <= micro_batch_);
+  const Model::State& state = model_->state();
+  if (runtime_->last == nullptr || runtime_->last->shape() != shape) {
+    runtime_->last = std::make_unique<StepGraph>(state, std::move(shape));
+    if (!ggml_gallocr_alloc_graph(runtime_->allocator.get(), runtime_->last->graph())) {
+      runtime_->last.reset();
+      throw Error(ErrorCode::kIo, "not enough memory for a step - use a smaller micro-batch or context");
+    }
+  }
+  StepGraph& graph = *runtime_->last;
+  graph.set_inputs(sequences, options);
+  if (ggml_backend_graph_compute(runtime_->backend.get(), graph.graph()) != GGML_STATUS_SUCCESS) {
+    throw Error(ErrorCode::kInternal, "the compute graph failed");
+  }
+  StepResult result;
+  for (const SequenceRows& s : sequences) {
+    result.n_keys = std::max(result.n_keys, s.positions.back() + 1);
+    // KV of a position is whole only when all layers have run; a partial pass is completed by the step that resumes it.
+    if (graph.shape().layer_end < config().n_layers) continue;
+    for (const int32_t position : s.positions) s.kv->mark({position, position + 1});
+  }
+  graph.read_outputs(result);
+  return result;
+}
+
+namespace {
+
+void append(std::vector<float>& to, const std::vector<float>& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+// Rows [begin, end) of `options`, renumbered.
+StepOptions part_of(const StepOptions& options, int32_t begin, int32_t end, int32_t embed_dim) {
+  StepOptions part = options;
+  const auto pick = [&](std::vector<int32_t>& rows) {
+    std::erase_if(rows, [&](int32_t row) { return row < begin || row >= end; });
+    for (int32_t& row : rows) row -= begin;
+  };
+  pick(part.logit_rows);
+  pick(part.attention_rows);
+  if (!options.hidden.empty()) {
+    part.hidden = options.hidden.subspan(static_cast<size_t>(begin) * static_cast<size_t>(embed_dim),
+                                         static_cast<size_t>(end - begin) * static_cast<size_t>(embed_dim));
+  }
+  return part;
+}
+
+// Joins the results of micro-batches into what one step over all rows would have returned.
+class ResultJoiner {
+ public:
+  ResultJoiner(const ModelConfig& config, size_t n_rows, int32_t n_keys) : config_(config), n_rows_(n_rows) { out_.n_keys = n_keys; }
+
+  void add(const StepResult& part, size_t n_part_rows, size_t n_logit_layers) {
+    append(out_.hidden, part.hidden);
+    append(out_.norms, part.norms);
+    append(out_.k, part.k);
+    append(out_.v, part.v);
+    add_logits(part.logits, n_logit_layers);
+    add_attention(part);
+    add_captured(part.captured, n_part_rows);
+    rows_done_ += n_part_rows;
+  }
+
+  StepResult take() {
+    for (const std::vector<float>& layer : logits_) append(out_.logits, layer);
+    return std::move(out_);
+  }
+
+ private:
+  void add_logits(const std::vector<float>& logits, size_t n_layers) {
+    if (logits.empty()) return;
+    logits_.resize(n_layers);
+    const size_t each = logits.size() / n_layers;
+    for (size_t i = 0; i < n_layers; ++i) {
+      logits_[i].insert(logits_[i].end(), logits.begin() + static_cast<ptrdiff_t>(i * each), logits.begin() + static_cast<ptrdiff_t>((i + 1) * each));
+    }
+  }
+
+  void add_attention(const StepResult& part) {
+    if (part.attention.empty()) return;
+    const auto width = static_cast<size_t>(part.n_keys);
+    for (size_t row = 0; row < part.attention.size() / width; ++row) {
+      const auto begin = part.attention.begin() + static_cast<ptrdiff_t>(row * width);
+      out_.attention.insert(out_.attention.end(), begin, begin + static_cast<ptrdiff_t>(width));
+      out_.attention.resize(out_.attention.size() + static_cast<size_t>(out_.n_keys) - width, 0.0F);
+    }
+  }
+
+  void add_captured(const std::vector<std::byte>& captured, size_t n_part_rows) {
+    if (captured.empty()) return;
+    const size_t row = config_.kv_geometry().layer_bytes(1);
+    const size_t n_matrices = 2 * static_cast<size_t>(config_.n_layers);
+    out_.captured.resize(n_matrices * n_rows_ * row);
+    for (size_t m = 0; m < n_matrices; ++m) {
+      std::memcpy(out_.captured.data() + (m * n_rows_ + rows_done_) * row, captured.data() + m * n_part_rows * row, n_part_rows * row);
+    }
+  }
+
+  const ModelConfig& config_;
+  size_t n_rows_;
+  size_t rows_done_ = 0;
+  std::vector<std::vector<float>> logits_;
+  StepResult out_;
+};
+
+}  // namespace
+
+StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options, std::stop_token stop) {
+  const auto n_rows = static_cast<int32_t>(rows.positions.size());
+  if (n_rows <= micro_batch_) {
+    if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled before prefill");
+    return step({&rows, 1}, options);
+  }
+  ResultJoiner joiner(config(), rows.positions.size(), rows.positions.back() + 1);
+  const size_t n_logit_layers = std::max<size_t>(1, options.logit_layers.size());
+  for (int32_t begin = 0; begin < n_rows; begin += micro_batch_) {
+    if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} of {} rows", begin, n_rows));
+    const int32_t end = std::min(n_rows, begin + micro_batch_);
+    const auto first = static_cast<size_t>(begin);
+    const auto count = static_cast<size_t>(end - begin);
+    const SequenceRows part = {rows.kv, rows.tokens.empty() ? rows.tokens : rows.tokens.subspan(first, count), rows.positions.subspan(first, count)};
+    joiner.add(step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count, n_logit_layers);
+  }
+  return joiner.take();
+}
+
+void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
+  if (placements.empty()) return;
+  const ModelConfig& c = config();
+  WorkingKv::Buffers& buffers = *kv.buffers_;
+  std::vector<TokenRange> runs;  // neighbours are rotated together
+  for (const Placement& p : placements) {
+    CHECK(p.chunk != nullptr && p.chunk->geometry() == c.kv_geometry());
+    const TokenRange range = {p.position, p.position + p.chunk->n_tokens()};
+    CHECK(range.begin >= 0 && range.end <= kv.n_slots());
+    for (int32_t layer = 0; layer < c.n_layers; ++layer) {
+      const auto l = static_cast<size_t>(layer);
+      std::memcpy(kv.row(buffers.k[l], range.begin), p.chunk->k(layer).data(), p.chunk->k(layer).size());
+      std::memcpy(kv.row(buffers.v[l], range.begin), p.chunk->v(layer).data(), p.chunk->v(layer).size());
+    }
+    if (!runs.empty() && runs.back().end == range.begin) {
+      runs.back().end = range.end;
+    } else {
+      runs.push_back(range);
+    }
+  }
+
+  const size_t n_nodes = 64 + runs.size() * (2 + 2 * static_cast<size_t>(c.n_layers));
+  const ggml_context_ptr context(ggml_init({.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
+                                            .mem_buffer = nullptr,
+                                            .no_alloc = true}));
+  ggml_cgraph* graph = ggml_new_graph_custom(context.get(), n_nodes, false);
+  std::vector<ggml_tensor*> positions;
+  for (const TokenRange& run : runs) {
+    positions.push_back(ggml_new_tensor_1d(context.get(), GGML_TYPE_I32, run.size()));
+    ggml_set_input(positions.back());
+    for (size_t l = 0; l < buffers.k.size(); ++l) {
+      ggml_tensor* k = buffers.k[l];
+      ggml_tensor* rows = ggml_view_3d(context.get(), k, c.head_dim, c.n_kv_heads, run.size(), static_cast<size_t>(c.head_dim) * k->nb[0],
+                                       k->nb[1], static_cast<size_t>(run.begin) * k->nb[1]);
+      ggml_build_forward_expand(graph, rope_inplace(context.get(), rows, positions.back(), model_->state().rope_factors, c.layers[l].rope));
+    }
+  }
+  runtime_->last.reset();  // its tensors lie in the buffer that is about to be used for another graph
+  CHECK(ggml_gallocr_alloc_graph(runtime_->allocator.get(), graph));
+  for (size_t i = 0; i < runs.size(); ++i) {
+    auto* at = static_cast<int32_t*>(positions[i]->data);
+    for (int32_t n = 0; n < runs[i].size(); ++n) at[n] = runs[i].begin + n;
+  }
+  CHECK(ggml_backend_graph_compute(runtime_->backend.get(), graph) == GGML_STATUS_SUCCESS);
+  for (const TokenRange& run : runs) kv.mark(run);
+}
+
+double Decoder::share_outside_kernels(const SequenceRows& rows) {
+  struct Clocked {
+    double kernels_ms = 0;
+    double all_ms = 0;
+    Stopwatch watch;
+  } clocked;
+  const auto before_or_after = [](ggml_tensor* node, bool is_before, void* data) {
+    auto& c = *static_cast<Clocked*>(data);
+    if (is_before) {
+      c.watch.restart();
+      return true;  // compute this node alone
+    }
+    const double ms = c.watch.ms();
+    c.all_ms += ms;
+    if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_FLASH_ATTN_EXT) c.kernels_ms += ms;
+    return true;
+  };
+  ggml_backend_t backend = runtime_->backend.get();
+  const StepOptions options;
+  for (size_t begin = 0; begin < rows.positions.size(); begin += static_cast<size_t>(micro_batch_)) {
+    const size_t n = std::min(rows.positions.size() - begin, static_cast<size_t>(micro_batch_));
+    const SequenceRows part = {rows.kv, rows.tokens.subspan(begin, n), rows.positions.subspan(begin, n)};
+    StepGraph graph(model_->state(), shape_of_step(config(), {&part, 1}, options));
+    const ggml_backend_sched_ptr sched(ggml_backend_sched_new(&backend, nullptr, 1, 16384, false, false));
+    ggml_backend_sched_set_eval_callback(sched.get(), before_or_after, &clocked);
+    CHECK(ggml_backend_sched_alloc_graph(sched.get(), graph.graph()));
+    graph.set_inputs({&part, 1}, options);
+    CHECK(ggml_backend_sched_graph_compute(sched.get(), graph.graph()) == GGML_STATUS_SUCCESS);
+  }
+  return clocked.all_ms > 0 ? 1.0 - clocked.kernels_ms / clocked.all_ms : 0.0;
+}
+
+}  // namespace tessera

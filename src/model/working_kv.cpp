@@ -1,0 +1,75 @@
+#include "model/working_kv.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/working_kv_buffers.h"
+
+namespace tessera {
+namespace {
+
+// Attention reads whole groups of keys, the masked ones behind the last position too (decoder.cpp).
+constexpr int32_t kSlotGroup = 256;
+
+}  // namespace
+
+WorkingKv::Buffers::~Buffers() {
+  if (memory != nullptr) ::munmap(memory, bytes);
+}
+
+WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots) : buffers_(std::make_unique<Buffers>()) {
+  CHECK(n_slots > 0);
+  n_slots_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
+  valid_.assign(static_cast<size_t>(n_slots_), false);
+  Buffers& b = *buffers_;
+  const auto n_tensors = static_cast<size_t>(2 * config.n_layers);
+  b.context.reset(ggml_init({.mem_size = ggml_tensor_overhead() * (n_tensors + 1), .mem_buffer = nullptr, .no_alloc = true}));
+  for (int32_t i = 0; i < config.n_layers; ++i) {
+    b.k.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(), n_slots_ + kScratchSlots));
+    b.v.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(), n_slots_ + kScratchSlots));
+  }
+  const size_t alignment = ggml_backend_buft_get_alignment(ggml_backend_cpu_buffer_type());
+  const size_t each = (ggml_nbytes(b.k.front()) + alignment - 1) / alignment * alignment;
+  b.bytes = each * n_tensors;
+  b.memory = ::mmap(nullptr, b.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (b.memory == MAP_FAILED) {
+    b.memory = nullptr;
+    throw Error(ErrorCode::kIo, fmt::format("cannot reserve {} MiB for the KV of {} tokens - use a smaller context", b.bytes >> 20, n_slots_));
+  }
+  b.buffer.reset(ggml_backend_cpu_buffer_from_ptr(b.memory, b.bytes));
+  auto* address = static_cast<std::byte*>(b.memory);
+  for (size_t i = 0; i < b.k.size(); ++i) {
+    for (ggml_tensor* t : {b.k[i], b.v[i]}) {
+      CHECK(ggml_backend_tensor_alloc(b.buffer.get(), t, address) == GGML_STATUS_SUCCESS);
+      address += each;
+    }
+  }
+}
+
+WorkingKv::~WorkingKv() = default;
+
+uint64_t WorkingKv::bytes() const { return buffers_->bytes; }
+
+void WorkingKv::truncate(int32_t position) {
+  CHECK(position >= 0 && position <= n_slots_);
+  std::fill(valid_.begin() + position, valid_.end(), false);
+}
+
+bool WorkingKv::complete_up_to(int32_t n) const {
+  return n <= n_slots_ && std::find(valid_.begin(), valid_.begin() + n, false) == valid_.begin() + n;
+}
+
+void WorkingKv::mark(TokenRange range) {
+  CHECK(range.begin >= 0 && range.end <= n_slots_);
+  std::fill(valid_.begin() + range.begin, valid_.begin() + range.end, true);
+}
+
+std::byte* WorkingKv::row(ggml_tensor* tensor, int32_t slot) const {
+  return static_cast<std::byte*>(tensor->data) + static_cast<size_t>(slot) * tensor->nb[1];
+}
+
+}  // namespace tessera

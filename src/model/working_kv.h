@@ -1,0 +1,51 @@
+#pragma once
+// The KV of one sequence while it is being computed: K after RoPE and V, f16, slot = position.
+//
+// It is the one owner of the claim "the token at this position has KV": a step checks it before attention reads.
+// Memory is reserved for `n_slots` but only touched pages count. Not thread-safe; used by one decoder at a time.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kv/segment.h"
+#include "model/config.h"
+
+struct ggml_tensor;
+
+namespace tessera {
+
+class WorkingKv {
+ public:
+  // Room for positions 0..n_slots-1. Throws Error(kIo) when the memory cannot be reserved.
+  WorkingKv(const ModelConfig& config, int32_t n_slots);
+  ~WorkingKv();
+  WorkingKv(const WorkingKv&) = delete;
+  WorkingKv& operator=(const WorkingKv&) = delete;
+
+  int32_t n_slots() const { return n_slots_; }
+  uint64_t bytes() const;  // reserved
+
+  // Forgets everything from `position` on.
+  void truncate(int32_t position);
+  void clear() { truncate(0); }
+  bool has(int32_t position) const { return valid_[static_cast<size_t>(position)]; }
+  // Positions 0..n-1 all have KV.
+  bool complete_up_to(int32_t n) const;
+
+ private:
+  friend class Decoder;
+  friend class LayerBuilder;
+  friend class StepGraph;
+  static constexpr int32_t kScratchSlots = 64;  // rows that only pad a step write here
+
+  void mark(TokenRange range);
+  std::byte* row(ggml_tensor* tensor, int32_t slot) const;
+
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+  int32_t n_slots_ = 0;
+  std::vector<bool> valid_;
+};
+
+}  // namespace tessera

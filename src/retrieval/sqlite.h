@@ -1,0 +1,86 @@
+#pragma once
+// SQLite behind RAII: one connection, its statements and transactions. Every failure is Error(kIo)
+// naming the file. Not thread-safe: one user at a time.
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+struct SqliteClose {
+  void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
+};
+using SqliteHandle = std::unique_ptr<sqlite3, SqliteClose>;
+
+// The application id that an SQLite file carries in its header, or nothing when it is no SQLite
+// file or cannot be read. Takes no locks and writes nothing.
+std::optional<uint32_t> peek_application_id(const std::filesystem::path& file);
+
+// A connection for reading and writing; makes an empty file where there is none.
+class Database {
+ public:
+  explicit Database(const std::filesystem::path& file);
+
+  void execute(const std::string& sql);
+  bool try_execute(const std::string& sql);  // false where execute() would throw
+
+  int64_t pragma_number(std::string_view name);
+  std::string pragma_text(std::string_view name);
+
+  sqlite3* handle() const { return handle_.get(); }
+  // Throws, with the message of the last failure.
+  [[noreturn]] void fail(std::string_view what) const;
+
+ private:
+  std::filesystem::path file_;
+  SqliteHandle handle_;
+};
+
+// A prepared statement. Text is bound without a copy: it has to live until the next reset() or
+// bind.
+class Statement {
+ public:
+  Statement(Database& database, std::string_view sql);
+
+  Statement& bind(int index, std::string_view text);
+  Statement& bind(int index, int64_t value);
+
+  bool step();  // true: there is a row to read
+  void reset();
+  void run();  // to the end, then reset
+
+  int64_t integer(int column) const { return sqlite3_column_int64(handle_.get(), column); }
+  double real(int column) const { return sqlite3_column_double(handle_.get(), column); }
+  std::string text(int column) const;
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* handle) const { sqlite3_finalize(handle); }
+  };
+  Database& database_;
+  std::unique_ptr<sqlite3_stmt, Finalize> handle_;
+};
+
+// A write transaction, rolled back unless commit() is reached. It takes the write lock at once: one
+// that starts by reading cannot wait for the lock later (SQLite answers "busy" without asking the
+// busy handler).
+class WriteTransaction {
+ public:
+  explicit WriteTransaction(Database& database);
+  ~WriteTransaction();
+  WriteTransaction(const WriteTransaction&) = delete;
+  WriteTransaction& operator=(const WriteTransaction&) = delete;
+
+  void commit();
+
+ private:
+  Database& database_;
+  bool is_open_ = true;
+};
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+#include "store/lru_index.h"
+
+#include <gtest/gtest.h>
+
+#include "store/store_testing.h"
+
+namespace tessera {
+namespace {
+
+using store_testing::key_number;
+
+TEST(LruIndex, OldestIsTheOneNotUsedForLongest) {
+  LruIndex index;
+  EXPECT_EQ(index.oldest(), std::nullopt);
+  for (uint32_t n = 0; n < 3; ++n) index.set(key_number(n), 10);
+
+  index.touch(key_number(0));
+  EXPECT_EQ(index.oldest(), key_number(1));
+  index.set(key_number(1), 10);
+  EXPECT_EQ(index.oldest(), key_number(2));
+  EXPECT_TRUE(index.erase(key_number(2)));
+  EXPECT_EQ(index.oldest(), key_number(0));
+}
+
+TEST(LruIndex, BytesAreTheSumOfTheEntries) {
+  LruIndex index;
+  index.set(key_number(1), 10);
+  index.set(key_number(2), 20);
+  index.set(key_number(1), 5);
+
+  EXPECT_EQ(index.bytes(), 25U);
+  EXPECT_EQ(index.size(), 2U);
+  EXPECT_TRUE(index.erase(key_number(2)));
+  EXPECT_FALSE(index.erase(key_number(2)));
+  EXPECT_EQ(index.bytes(), 5U);
+  EXPECT_EQ(index.keys(), std::vector<ChunkKey>{key_number(1)});
+}
+
+TEST(LruIndex, TouchOfAMissingEntryAddsNothing) {
+  LruIndex index;
+  index.touch(key_number(1));
+
+  EXPECT_EQ(index.size(), 0U);
+  EXPECT_FALSE(index.contains(key_number(1)));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,294 @@
+// One file per chunk, DIR/ab/abcd...: 256 folders keep each small enough for tools that list them.
+// The file system is the truth, since other processes may share the folder; the index in memory
+// only knows sizes and ages.
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "store/blob_file.h"
+#include "store/lru_index.h"
+#include "store/tier.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kFanOutDigits = 2;
+
+struct ScannedBlob {
+  fs::file_time_type last_use;
+  uint64_t bytes = 0;
+  ChunkKey key;
+};
+
+// Blobs of one folder of the fan-out. Files with other names are not ours and are let be.
+void scan_folder(const fs::path& folder, std::vector<ScannedBlob>& found) {
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    const std::optional<ChunkKey> key = key_from_hex(name);
+    if (!key || name.substr(0, kFanOutDigits) != folder.filename()) continue;
+    std::error_code gone;
+    if (it->symlink_status(gone).type() != fs::file_type::regular) continue;
+    ScannedBlob blob;
+    blob.key = *key;
+    blob.bytes = it->file_size(gone);
+    if (!gone) blob.last_use = it->last_write_time(gone);
+    if (!gone) found.push_back(blob);
+  }
+}
+
+class DiskTier : public Tier {
+ public:
+  explicit DiskTier(const TierOptions& options)
+      : dir_(options.dir), limit_bytes_(options.limit_bytes) {
+    const std::lock_guard lock(mutex_);
+    is_trusted_ = open_dir();
+    if (!is_trusted_) return;
+    scan();
+    make_room(0, {});
+  }
+
+  std::string_view name() const override { return "disk"; }
+
+  ChunkPtr get(const ChunkKey& key, const KvGeometry& geometry,
+               std::span<const int32_t> ids) override {
+    BlobRead blob;
+    if (is_trusted_) blob = read_blob(path_of(key), {key, geometry, ids});
+    const std::lock_guard lock(mutex_);
+    switch (blob.outcome) {
+      case BlobOutcome::kFound:
+        ++counters_.hits;
+        use(key);
+        break;
+      case BlobOutcome::kMissing:
+        ++counters_.misses;
+        if (index_.contains(key)) refresh(key);
+        break;
+      case BlobOutcome::kCorrupt:
+        discard(key);
+        break;
+      case BlobOutcome::kRefused:
+        ++counters_.errors;
+        break;
+    }
+    return blob.chunk;
+  }
+
+  bool put(const ChunkKey& key, ChunkPtr chunk) override {
+    CHECK(chunk != nullptr);
+    const uint64_t bytes = chunk_layout(chunk->geometry(), chunk->n_tokens()).file_bytes;
+    if (!reserve(bytes, key)) return false;
+    std::string error;
+    const bool is_kept = write(key, *chunk, error);
+    const std::lock_guard lock(mutex_);
+    reserved_bytes_ -= bytes;
+    refresh(key);
+    if (!is_kept) fail(error);
+    return is_kept;
+  }
+
+  bool erase(const ChunkKey& key) override {
+    const std::lock_guard lock(mutex_);
+    std::error_code failed;
+    const bool was_there = remove(key, failed);
+    if (failed) fail("a chunk cannot be removed: " + failed.message());
+    return was_there;
+  }
+
+  bool contains(const ChunkKey& key) override {
+    struct stat status = {};
+    return is_trusted_ && ::lstat(path_of(key).c_str(), &status) == 0 && S_ISREG(status.st_mode);
+  }
+
+  // Reads one header per entry, without the lock, so that `visit` may call the tier.
+  void for_each(const std::function<bool(const TierEntry&)>& visit) override {
+    std::vector<ChunkKey> keys;
+    {
+      const std::lock_guard lock(mutex_);
+      keys = index_.keys();
+    }
+    for (const ChunkKey& key : keys) {
+      const std::optional<ChunkHeader> header = read_blob_header(path_of(key));
+      if (!header || header->key != key) continue;
+      if (!visit({key, header->n_tokens, header->file_bytes})) return;
+    }
+  }
+
+  TierStats stats() override {
+    const std::lock_guard lock(mutex_);
+    TierStats stats = counters_;
+    stats.entries = index_.size();
+    stats.bytes = index_.bytes();
+    return stats;
+  }
+
+  bool verify(const ChunkKey& key) override {
+    if (!is_trusted_) return false;
+    const BlobOutcome outcome = verify_blob(path_of(key), key);
+    const std::lock_guard lock(mutex_);
+    if (outcome == BlobOutcome::kCorrupt) discard(key);
+    if (outcome == BlobOutcome::kRefused) ++counters_.errors;
+    return outcome == BlobOutcome::kFound;
+  }
+
+ private:
+  fs::path path_of(const ChunkKey& key) const {
+    const std::string hex = key.hex();
+    return dir_ / hex.substr(0, kFanOutDigits) / hex;
+  }
+
+  // From here on every method needs mutex_ unless it says otherwise.
+
+  // One line per tier, however often it fails: the counters tell the rest.
+  void warn(const std::string& why) {
+    if (!has_warned_)
+      spdlog::warn("disk cache {}: {}; answers go on without it", dir_.string(), why);
+    has_warned_ = true;
+  }
+
+  void fail(const std::string& why) {
+    ++counters_.errors;
+    warn(why);
+  }
+
+  // False when blobs of this folder must not be believed: another user could have planted them. A
+  // folder that is merely missing or unwritable is no danger; it is tried again at every put.
+  bool open_dir() {
+    std::string error;
+    if (!try_make_private_dir(dir_, error)) {
+      fail(error);
+      return true;
+    }
+    struct stat status = {};
+    if (::stat(dir_.c_str(), &status) != 0) return true;
+    if (status.st_uid != ::geteuid()) {
+      fail("the folder belongs to another user");
+      return false;
+    }
+    // Blobs hold token ids, and KV that text can be got back from.
+    if ((status.st_mode & 077) != 0 && ::chmod(dir_.c_str(), 0700) != 0) {
+      fail("the folder is open to other users and cannot be closed");
+      return false;
+    }
+    return true;
+  }
+
+  void scan() {
+    std::vector<ScannedBlob> found;
+    std::error_code failed;
+    for (fs::directory_iterator it(dir_, failed), end; !failed && it != end; it.increment(failed)) {
+      const fs::path& folder = it->path();
+      const bool is_ours = folder.filename().string().size() == kFanOutDigits;
+      std::error_code gone;
+      if (!is_ours || it->symlink_status(gone).type() != fs::file_type::directory) continue;
+      sweep_temp_files(folder);
+      scan_folder(folder, found);
+    }
+    std::ranges::sort(found, {}, &ScannedBlob::last_use);
+    for (const ScannedBlob& blob : found) index_.set(blob.key, blob.bytes);
+  }
+
+  // Makes the index say what the file system says. Whoever changes a file without the lock calls
+  // this afterwards, so the last one to do so leaves the index right.
+  void refresh(const ChunkKey& key) {
+    struct stat status = {};
+    if (::lstat(path_of(key).c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+      index_.set(key, static_cast<uint64_t>(status.st_size));
+    } else {
+      index_.erase(key);
+    }
+  }
+
+  // The file's time carries the order of use over a restart.
+  void use(const ChunkKey& key) {
+    ::utimensat(AT_FDCWD, path_of(key).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+    if (index_.contains(key)) {
+      index_.touch(key);
+    } else {
+      refresh(key);
+    }
+  }
+
+  bool remove(const ChunkKey& key, std::error_code& failed) {
+    const bool was_there = is_trusted_ && fs::remove(path_of(key), failed);
+    if (failed == std::errc::not_a_directory)
+      failed.clear();  // the folder is none, so nothing was in it
+    refresh(key);
+    return was_there;
+  }
+
+  void discard(const ChunkKey& key) {
+    ++counters_.corrupt;
+    std::error_code failed;  // then it is found and counted again, which is all that can be done
+    remove(key, failed);
+  }
+
+  // Evicts until `bytes` more fit under the limit; false when they cannot. The chunk that is about
+  // to be replaced goes first: it and its successor would lie on the disk together for a moment.
+  bool make_room(uint64_t bytes, const ChunkKey& replaced) {
+    if (limit_bytes_ == 0) return true;
+    if (bytes > limit_bytes_) return false;
+    while (index_.bytes() + reserved_bytes_ + bytes > limit_bytes_) {
+      const std::optional<ChunkKey> victim = index_.contains(replaced) ? replaced : index_.oldest();
+      if (!victim) return false;
+      std::error_code failed;
+      remove(*victim, failed);
+      if (failed) {
+        fail("an old chunk cannot be removed: " + failed.message());
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Takes the lock. The bytes count against the limit while they are written without it.
+  bool reserve(uint64_t bytes, const ChunkKey& replaced) {
+    const std::lock_guard lock(mutex_);
+    if (!is_trusted_) {
+      ++counters_.errors;
+      return false;
+    }
+    if (!make_room(bytes, replaced)) return false;
+    reserved_bytes_ += bytes;
+    return true;
+  }
+
+  // Needs no lock.
+  bool write(const ChunkKey& key, const KvChunk& chunk, std::string& error) const {
+    const fs::path path = path_of(key);
+    return try_make_private_dir(path.parent_path(), error) && write_blob(path, key, chunk, error);
+  }
+
+  const fs::path dir_;
+  const uint64_t limit_bytes_;
+  bool is_trusted_ = false;  // set once, by the constructor
+  std::mutex mutex_;         // guards all below
+  LruIndex index_;
+  uint64_t reserved_bytes_ = 0;
+  TierStats counters_;
+  bool has_warned_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Tier> make_disk_tier(const TierOptions& options) {
+  if (options.dir.empty()) {
+    throw Error(ErrorCode::kInvalidRequest,
+                "a disk cache without a folder - none was given - name one");
+  }
+  return std::make_unique<DiskTier>(options);
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+#pragma once
+// Runs the tessera program as a shell would, with a cache folder of its own.
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct Outcome {
+  int status = -1;  // exit status, or 128 + signal
+  std::string out;
+  std::string err;
+};
+
+// Where the program's stdout goes.
+enum class Stdout { kCaptured, kClosedPipe, kFullDisk };
+
+class Program {
+ public:
+  Program();
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // The cache folder that the program is given, empty at first and removed at the end.
+  const std::filesystem::path& cache() const { return cache_; }
+
+  // An environment variable of the program; an empty value takes it away.
+  void set_env(const std::string& name, const std::string& value) { env_[name] = value; }
+
+  Outcome run(const std::vector<std::string>& args, Stdout where = Stdout::kCaptured) const;
+
+ private:
+  std::filesystem::path cache_;
+  std::map<std::string, std::string> env_;
+};
+
+}  // namespace tessera

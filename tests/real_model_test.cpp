@@ -1,0 +1,319 @@
+// Oracles whose numbers only mean something on real models (DESIGN.md section 8): libllama's logits (O9), the dial from
+// reuse to full prefill (O3), and needles (O5). Skipped unless TESSERA_TEST_MODELS names a folder with the models.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/compare.h"
+#include "support/compare.h"
+#include "support/llama_reference.h"
+
+namespace tessera {
+namespace {
+
+using std::filesystem::path;
+
+constexpr const char* kSmall = "qwen2.5-coder-0.5b";
+
+path model_path(const std::string& name) {
+  const char* folder = std::getenv("TESSERA_TEST_MODELS");
+  return folder == nullptr ? path() : path(folder) / (name + ".gguf");
+}
+
+// Paragraphs of a demo document, its heading left out.
+std::vector<std::string> paragraphs_of(const std::string& file) {
+  std::ifstream in(path(TESSERA_DEMO_DIR) / file);
+  std::vector<std::string> out;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.size() > 100) out.push_back(line);
+  }
+  return out;
+}
+
+LoadOptions plain(bool keep_file_types, WeightLayout layout = WeightLayout::kPlain) {
+  return {.keep_file_types = keep_file_types, .layout = layout, .n_threads = 0, .profile_dir = {}};
+}
+
+class RealModelTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    file_ = model_path(GetParam());
+    if (file_.empty() || !std::filesystem::exists(file_)) GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
+  }
+
+  // 256 tokens of real text.
+  std::vector<int32_t> text_ids() const {
+    std::string text;
+    for (const std::string& paragraph : paragraphs_of("rhine.txt")) text += paragraph + "\n";
+    const Tokenizer tokenizer(file_);
+    std::vector<int32_t> ids = tokenizer.encode(text, ControlTokens::kAsText);
+    if (tokenizer.adds_bos()) ids.insert(ids.begin(), tokenizer.bos());
+    EXPECT_GE(ids.size(), 256U);
+    ids.resize(256);
+    return ids;
+  }
+
+  void expect_libllamas_logits(WeightLayout layout, const char* label) {
+    const std::vector<int32_t> ids = text_ids();
+    const std::vector<float> ours = all_logits(*Model::load(file_, plain(true, layout)), ids);
+    LlamaReference reference(file_, layout == WeightLayout::kRepacked, available_threads());
+    const std::vector<float> theirs = reference.all_logits(ids);
+
+    const double top1 = top1_agreement(ours, theirs, static_cast<size_t>(reference.n_vocab()));
+    const float worst = max_abs_difference(ours, theirs);
+
+    std::printf("O9 %s (%s): top-1 agreement %.4f, max |delta logit| %g\n", GetParam().c_str(), label, top1, static_cast<double>(worst));
+    EXPECT_EQ(top1, 1.0);
+    EXPECT_EQ(worst, 0.0F);
+  }
+
+  static std::vector<float> all_logits(const Model& model, const std::vector<int32_t>& ids) {
+    // The decoder shares a model; this one is borrowed for the time of one pass.
+    Decoder decoder(std::shared_ptr<const Model>(std::shared_ptr<const Model>(), &model));
+    WorkingKv kv(model.config(), static_cast<int32_t>(ids.size()));
+    StepOptions options;
+    options.logit_rows = positions_from(0, ids.size());
+    const std::vector<int32_t> at = positions_from(0, ids.size());
+    return decoder.prefill({&kv, ids, at}, options).logits;
+  }
+
+  path file_;
+};
+
+TEST_P(RealModelTest, LogitsEqualLibllamasOnTheFilesOwnTypes) { expect_libllamas_logits(WeightLayout::kPlain, "plain"); }
+
+TEST_P(RealModelTest, LogitsEqualLibllamasWithRepackedWeights) { expect_libllamas_logits(WeightLayout::kRepacked, "repacked"); }
+
+TEST_P(RealModelTest, SelectiveRowsEqualTheFullPass) {
+  const std::vector<int32_t> ids = text_ids();
+  const std::shared_ptr<const Model> model = Model::load(file_, plain(true));
+  Decoder decoder(model);
+  WorkingKv kv(model->config(), 256);
+  const std::vector<int32_t> all = positions_from(0, ids.size());
+  StepOptions options;
+  options.logit_rows = all;
+  const std::vector<float> full = decoder.prefill({&kv, ids, all}, options).logits;
+  const auto width = static_cast<size_t>(model->config().n_vocab);
+
+  float worst = 0;
+  for (const int32_t stride : {2, 7, 50}) {
+    std::vector<int32_t> rows, tokens;
+    for (int32_t p = 255 % stride; p < 256; p += stride) {
+      rows.push_back(p);
+      tokens.push_back(ids[static_cast<size_t>(p)]);
+    }
+    StepOptions selected;
+    selected.logit_rows = positions_from(0, rows.size());
+    const std::vector<float> got = decoder.prefill({&kv, tokens, rows}, selected).logits;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const std::span<const float> expected = std::span(full).subspan(static_cast<size_t>(rows[i]) * width, width);
+      worst = std::max(worst, max_abs_difference(std::span(got).subspan(i * width, width), expected));
+    }
+  }
+
+  std::printf("O2 %s: largest error of selective rows against the full pass %g\n", GetParam().c_str(), static_cast<double>(worst));
+  EXPECT_EQ(worst, 0.0F);
+}
+
+TEST_P(RealModelTest, TypesChosenAtLoadStayCloseToTheFilesOwn) {
+  const std::vector<int32_t> ids = text_ids();
+  const std::shared_ptr<const Model> changed = Model::load(file_, LoadOptions{});
+  const std::vector<float> ours = all_logits(*changed, ids);
+  const std::vector<float> files = all_logits(*Model::load(file_, plain(true)), ids);
+
+  const double top1 = top1_agreement(ours, files, static_cast<size_t>(changed->config().n_vocab));
+
+  std::printf("default load %s (%s): top-1 agreement with the file's own types %.4f\n", GetParam().c_str(),
+              changed->weight_types().c_str(), top1);
+  EXPECT_GE(top1, 0.9);
+}
+
+struct Office {
+  const char* city;
+  const char* prose;  // {} is where the sentence with the code stands
+};
+
+constexpr Office kOffices[] = {
+    {"Oslo",
+     "The office near the harbour opened in spring and was rebuilt twice. On most days about forty people work on its two floors, "
+     "and the meeting rooms are named after birds. {} The canteen closes early on Fridays, and the roof garden is open to guests "
+     "until the first snow falls. Bicycles may be left in the yard behind the building, where a small workshop lends out tools."},
+    {"Lima",
+     "From the upper windows one can see the ocean when the morning fog lifts. The team there looks after the older customers and "
+     "answers letters by hand. A library of maps fills the whole corridor. {} Visitors are asked to sign a book at the door, and "
+     "coffee is served in the courtyard, where a lemon tree gives more shade than fruit in the long summer months."},
+    {"Nairobi",
+     "This branch began in a rented house with a tin roof and moved to the tower only later. It trains most of the new engineers, "
+     "who stay for about half a year. The generator is tested on Mondays. {} A football team meets after work on the field across "
+     "the road, and it has won the regional cup more often than anyone in the company cares to count."},
+    {"Quito",
+     "The building stands so high that new colleagues are told to rest on their first day. Its archive holds paper records of every "
+     "delivery, sorted by colour. {} Rain comes in the afternoon with great regularity, so the loading ramp has a roof of glass. "
+     "The manager keeps two parrots, and they are said to know the opening hours by heart."},
+    {"Prague",
+     "An old brewery houses the workshop, and its cellar keeps the servers cool without any machine. The stairs are steep, so most "
+     "people wait for the slow lift. Lunch is brought from the market. {} In winter the choir practises in the hall, and whoever "
+     "works late can hear it through the floor, which is the reason why several people like to work late."},
+    {"Hanoi",
+     "The youngest of all branches shares a street with paper makers and tea shops. Its people travel a great deal and write long "
+     "reports about bridges. {} The lamps in the front room were a gift from the first customer. Twice a year the whole staff "
+     "repaints the gate, always in a slightly different green, and the photographs hang beside the reception desk."},
+};
+
+class NeedleTest : public RealModelTest {
+ protected:
+  void SetUp() override {
+    RealModelTest::SetUp();
+    if (IsSkipped()) return;
+    std::mt19937 random(20261129);
+    for (const Office& office : kOffices) {
+      codes_.push_back(std::to_string(1000 + random() % 9000));
+      std::string text = office.prose;
+      text.replace(text.find("{}"), 2, std::string("The access code of the ") + office.city + " office is " + codes_.back() + ".");
+      texts_.push_back({"", text});
+    }
+    tokenizer_ = std::make_unique<Tokenizer>(file_);
+    std::vector<std::unique_ptr<Tier>> tiers;
+    tiers.push_back(make_tier("ram", {}));
+    store_ = std::make_unique<ChunkStore>(std::move(tiers));
+    EngineOptions options;
+    options.n_ctx = 2048;
+    engine_ = std::make_unique<Engine>(Model::load(file_, plain(false)), *tokenizer_, store_.get(), options);
+    ChunkBuilder builder = engine_->builder();
+    for (const PassageText& p : texts_) builder.build(engine_->anchor(AnchorKind::kLeadin), engine_->prompts().chunk_ids(p.title, p.text));
+  }
+
+  bool finds(const char* policy, const std::vector<size_t>& order, size_t asked) {
+    Request request;
+    for (const size_t i : order) request.passages.push_back(texts_[i]);
+    request.question = std::string("What is the access code of the ") + kOffices[asked].city + " office?";
+    request.policy = policy;
+    request.max_tokens = 12;
+    const Answer answer = engine_->answer(request);
+    if (std::string_view(policy) != "full") {
+      EXPECT_EQ(answer.account.fresh, answer.segments.front().n_tokens + answer.segments.back().n_tokens);
+    }
+    return answer.text.find(codes_[asked]) != std::string::npos;
+  }
+
+  std::vector<std::string> codes_;
+  std::vector<PassageText> texts_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChunkStore> store_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// O5, over the needles that full prefill finds: each of six in its own order, and two in a prompt that holds one twice.
+TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
+  std::mt19937 random(7);
+  int n_full = 0, n_epic = 0, n_reuse = 0, n_asked = 0;
+  const auto ask = [&](const std::vector<size_t>& order, size_t asked) {
+    ++n_asked;
+    if (!finds("full", order, asked)) return;
+    ++n_full;
+    n_epic += finds("epic", order, asked) ? 1 : 0;
+    n_reuse += finds("reuse", order, asked) ? 1 : 0;
+  };
+  for (size_t asked = 0; asked < texts_.size(); ++asked) {
+    std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
+    std::shuffle(order.begin(), order.end(), random);
+    ask(order, asked);
+  }
+  ask({0, 1, 0}, 0);
+  ask({0, 1, 0}, 1);
+
+  std::printf("O5 %s: of %d needles full finds %d; of these epic at 0.15 finds %d, reuse %d\n", GetParam().c_str(), n_asked, n_full, n_epic,
+              n_reuse);
+  EXPECT_GE(n_full, GetParam() == kSmall ? 6 : 1);
+  EXPECT_GE(n_epic, GetParam() == kSmall ? 0.8 * n_full : 0.0);
+}
+
+struct Question {
+  std::string text;
+  std::vector<PassageText> passages;
+};
+
+// Six questions, each with three paragraphs of the document that answers it and three of others, in a seeded order.
+std::vector<Question> demo_questions() {
+  const std::vector<std::string> others = {"geology.txt", "prime-number.md", "chloroplast.md"};
+  std::mt19937 random(3);
+  std::vector<Question> out;
+  std::ifstream in(path(TESSERA_DEMO_DIR) / "questions.jsonl");
+  std::string line;
+  for (int n = 0; out.size() < 6 && std::getline(in, line); ++n) {
+    if (n % 2 != 0) continue;  // two follow each other on the same document
+    const nlohmann::json row = nlohmann::json::parse(line);
+    Question question = {row.at("question"), {}};
+    std::vector<std::string> own = paragraphs_of(row.at("file"));
+    const std::string answer = row.at("answers").at(0);
+    std::stable_partition(own.begin(), own.end(), [&](const std::string& p) { return p.find(answer) != std::string::npos; });
+    for (size_t i = 0; i < 3; ++i) {
+      question.passages.push_back({"", own.at(i)});
+      question.passages.push_back({"", paragraphs_of(others[i]).at(0)});
+    }
+    std::shuffle(question.passages.begin(), question.passages.end(), random);
+    out.push_back(std::move(question));
+  }
+  return out;
+}
+
+// O3. compare_with_full in its parts, so that full prefill runs once for each question.
+TEST(DialTest, EpicComesCloserToFullAsItRecomputesMore) {
+  const path file = model_path(kSmall);
+  if (file.empty() || !std::filesystem::exists(file)) GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
+  const Tokenizer tokenizer(file);
+  std::vector<std::unique_ptr<Tier>> tiers;
+  tiers.push_back(make_tier("ram", {}));
+  ChunkStore store(std::move(tiers));
+  EngineOptions options;
+  options.n_ctx = 2048;
+  Engine engine(Model::load(file, plain(false)), tokenizer, &store, options);
+  std::map<double, double> kl;
+  const std::vector<Question> questions = demo_questions();
+  ASSERT_EQ(questions.size(), 6U);
+  for (const Question& question : questions) {
+    ChunkBuilder builder = engine.builder();  // anew: prefill has used the working KV since
+    for (const PassageText& p : question.passages) builder.build(engine.anchor(AnchorKind::kLeadin), engine.prompts().chunk_ids("", p.text));
+    Request request;
+    request.passages = question.passages;
+    request.question = question.text;
+    request.policy = "full";
+    request.max_tokens = 12;
+    Prefilled full = engine.prefill(request);
+    const std::vector<int32_t> tokens = engine.generate(request, full, {}).tokens;
+    ASSERT_FALSE(tokens.empty());
+    const std::vector<float> expected = engine.forced_logits(full, tokens);
+
+    request.policy = "epic";
+    for (const double ratio : {0.0, 0.5, 1.0}) {
+      request.policy_options.recompute_ratio = ratio;
+      const Prefilled ours = engine.prefill(request);
+      ASSERT_GT(account_of(ours.plan).independent + account_of(ours.plan).recomputed, 500) << "every chunk was there";
+      const Distance d = distance_between(expected, engine.forced_logits(ours, tokens), tokenizer.n_vocab());
+      kl[ratio] += d.mean_kl / static_cast<double>(questions.size());
+    }
+  }
+
+  std::printf("O3 %s: mean KL(full || epic) %.4f at ratio 0, %.4f at 0.5, %.6f at 1\n", kSmall, kl[0.0], kl[0.5], kl[1.0]);
+  EXPECT_LT(kl[1.0], 0.01);
+  EXPECT_LT(kl[0.5], kl[0.0]);
+}
+
+const auto kModels = testing::Values("smollm2-135m", kSmall, "gemma3-270m");
+std::string name_of(const testing::TestParamInfo<std::string>& param) {
+  std::string name = param.param;
+  std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Real, RealModelTest, kModels, name_of);
+INSTANTIATE_TEST_SUITE_P(Real, NeedleTest, kModels, name_of);
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,79 @@
+#include "support/llama_reference.h"
+
+#include <llama.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tessera {
+
+struct LlamaReference::State {
+  llama_model* model = nullptr;
+  llama_context* context = nullptr;
+  int32_t n_past = 0;
+  ~State() {
+    llama_free(context);
+    llama_model_free(model);
+  }
+};
+
+LlamaReference::LlamaReference(const std::filesystem::path& gguf, bool repack, int32_t n_threads, int32_t micro_batch)
+    : state_(std::make_unique<State>()) {
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+  llama_model_params model = llama_model_default_params();
+  model.use_extra_bufts = repack;
+  model.n_gpu_layers = 0;
+  state_->model = llama_model_load_from_file(gguf.c_str(), model);
+  CHECK(state_->model != nullptr);
+  llama_context_params context = llama_context_default_params();
+  context.n_ctx = static_cast<uint32_t>(std::min(4096, llama_model_n_ctx_train(state_->model)));
+  context.n_batch = context.n_ctx;
+  context.n_ubatch = static_cast<uint32_t>(micro_batch);
+  context.n_threads = n_threads;
+  context.n_threads_batch = n_threads;
+  context.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+  state_->context = llama_init_from_model(state_->model, context);
+  CHECK(state_->context != nullptr);
+}
+
+LlamaReference::~LlamaReference() = default;
+
+int32_t LlamaReference::n_vocab() const { return llama_vocab_n_tokens(llama_model_get_vocab(state_->model)); }
+
+std::vector<float> LlamaReference::run(std::span<const int32_t> ids, bool all) {
+  llama_batch batch = llama_batch_init(static_cast<int32_t>(ids.size()), 0, 1);
+  batch.n_tokens = static_cast<int32_t>(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    batch.token[i] = ids[i];
+    batch.pos[i] = state_->n_past + static_cast<int32_t>(i);
+    batch.n_seq_id[i] = 1;
+    batch.seq_id[i][0] = 0;
+    batch.logits[i] = static_cast<int8_t>(all || i + 1 == ids.size());
+  }
+  CHECK(llama_decode(state_->context, batch) == 0);
+  state_->n_past += batch.n_tokens;
+  std::vector<float> out;
+  for (int32_t i = all ? 0 : batch.n_tokens - 1; i < batch.n_tokens; ++i) {
+    const float* row = llama_get_logits_ith(state_->context, i);
+    out.insert(out.end(), row, row + n_vocab());
+  }
+  llama_batch_free(batch);
+  return out;
+}
+
+std::vector<float> LlamaReference::all_logits(std::span<const int32_t> ids) {
+  llama_memory_clear(llama_get_memory(state_->context), true);
+  state_->n_past = 0;
+  return run(ids, true);
+}
+
+std::vector<float> LlamaReference::last_logits(std::span<const int32_t> ids) {
+  llama_memory_clear(llama_get_memory(state_->context), true);
+  state_->n_past = 0;
+  return run(ids, false);
+}
+
+std::vector<float> LlamaReference::decode(int32_t token) { return run({&token, 1}, false); }
+
+}  // namespace tessera

@@ -28,9 +28,9 @@ struct BenchOptions {
   LoadOptions load;
   int32_t n_threads = 0;
   int32_t rounds = 5;
-  int32_t n_tokens = 0;                        // prefill: rows; decode: steps
-  std::string text;                            // source of prompts and passages
-  std::filesystem::path kv_dir;                // ttft: disk tier
+  int32_t n_tokens = 0;          // prefill: rows; decode: steps
+  std::string text;              // source of prompts and passages
+  std::filesystem::path kv_dir;  // ttft: disk tier
   double ratio = 0.15;
   std::function<void(std::string_view)> note;  // progress for people
   std::stop_token stop;
@@ -38,13 +38,13 @@ struct BenchOptions {
 
 double median(std::vector<double> values);
 
-// Prefill of n_tokens rows, and steps of one token, against libllama: on the file's own types with libllama's better
-// setting of use_extra_bufts, and as both are used by default.
+// Prefill of n_tokens rows, and steps of one token, against libllama: on the file's own types with
+// libllama's better setting of use_extra_bufts, and as both are used by default.
 std::vector<BenchResult> bench_prefill(const BenchOptions& options);
 std::vector<BenchResult> bench_decode(const BenchOptions& options);
 
-// Time to first token of epic against full prefill at about 1.4k and 4k prompt tokens, warm store; load and rotate;
-// indexing; peak memory.
+// Time to first token of epic against full prefill at about 1.4k and 4k prompt tokens, warm store;
+// load and rotate; indexing; peak memory.
 std::vector<BenchResult> bench_ttft(const BenchOptions& options);
 
 }  // namespace tessera

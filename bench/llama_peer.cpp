@@ -18,7 +18,8 @@ struct LlamaPeer::State {
   }
 };
 
-LlamaPeer::LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_threads, int32_t micro_batch, int32_t n_ctx)
+LlamaPeer::LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_threads,
+                     int32_t micro_batch, int32_t n_ctx)
     : state_(std::make_unique<State>()) {
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   llama_model_params model = llama_model_default_params();
@@ -27,7 +28,8 @@ LlamaPeer::LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_t
   state_->model = llama_model_load_from_file(gguf.c_str(), model);
   CHECK(state_->model != nullptr);
   llama_context_params context = llama_context_default_params();
-  context.n_ctx = static_cast<uint32_t>(n_ctx > 0 ? n_ctx : std::min(8192, llama_model_n_ctx_train(state_->model)));
+  context.n_ctx = static_cast<uint32_t>(
+      n_ctx > 0 ? n_ctx : std::min(8192, llama_model_n_ctx_train(state_->model)));
   context.n_batch = context.n_ctx;
   context.n_ubatch = static_cast<uint32_t>(micro_batch);
   context.n_threads = n_threads;
@@ -39,7 +41,9 @@ LlamaPeer::LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_t
 
 LlamaPeer::~LlamaPeer() = default;
 
-int32_t LlamaPeer::n_vocab() const { return llama_vocab_n_tokens(llama_model_get_vocab(state_->model)); }
+int32_t LlamaPeer::n_vocab() const {
+  return llama_vocab_n_tokens(llama_model_get_vocab(state_->model));
+}
 
 std::vector<float> LlamaPeer::run(std::span<const int32_t> ids, bool all) {
   llama_batch batch = llama_batch_init(static_cast<int32_t>(ids.size()), 0, 1);

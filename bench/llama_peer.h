@@ -1,6 +1,6 @@
 #pragma once
-// libllama as a peer: the same GGUF and ids through its own graph. The oracle of the decoder's tests (O9) and the other
-// side of `tessera bench`. Not thread-safe.
+// libllama as a peer: the same GGUF and ids through its own graph. The oracle of the decoder's
+// tests (O9) and the other side of `tessera bench`. Not thread-safe.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,9 +11,10 @@ namespace tessera {
 
 class LlamaPeer {
  public:
-  // `repack`: libllama's use_extra_bufts, on by default there. Flash attention on, f16 KV, micro-batches of `micro_batch`
-  // rows. `n_ctx` 0: the model's, at most 8192.
-  LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_threads, int32_t micro_batch = 512, int32_t n_ctx = 0);
+  // `repack`: libllama's use_extra_bufts, on by default there. Flash attention on, f16 KV,
+  // micro-batches of `micro_batch` rows. `n_ctx` 0: the model's, at most 8192.
+  LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_threads,
+            int32_t micro_batch = 512, int32_t n_ctx = 0);
   ~LlamaPeer();
 
   int32_t n_vocab() const;

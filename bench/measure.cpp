@@ -19,9 +19,11 @@ double median(std::vector<double> values) {
 
 void run_interleaved(std::vector<Variant>& variants, const BenchOptions& options) {
   for (int32_t round = 0; round <= options.rounds; ++round) {
-    if (options.note) options.note(fmt::format("{}: round {} of {}", options.model_name, round, options.rounds));
+    if (options.note)
+      options.note(fmt::format("{}: round {} of {}", options.model_name, round, options.rounds));
     for (size_t i = 0; i < variants.size(); ++i) {
-      if (options.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "stopped while measuring");
+      if (options.stop.stop_requested())
+        throw Error(ErrorCode::kCancelled, "stopped while measuring");
       Variant& v = variants[round % 2 == 0 ? i : variants.size() - 1 - i];
       const Stopwatch watch;
       v.run();

@@ -1,5 +1,6 @@
 #pragma once
-// Interleaved timing: every round runs each variant once, so that a slow minute of the machine hits all alike.
+// Interleaved timing: every round runs each variant once, so that a slow minute of the machine hits
+// all alike.
 #include <functional>
 #include <string>
 #include <vector>

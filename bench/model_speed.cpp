@@ -78,7 +78,9 @@ struct Job {
 
 void run_ours(Ours& ours, const Job& job) {
   if (job.decode_steps == 0) return ours.prefill(job.ids);
-  for (int32_t i = 0; i < job.decode_steps; ++i) ours.decode(job.ids[static_cast<size_t>(i) % job.ids.size()], static_cast<int32_t>(job.ids.size()) + i);
+  for (int32_t i = 0; i < job.decode_steps; ++i)
+    ours.decode(job.ids[static_cast<size_t>(i) % job.ids.size()],
+                static_cast<int32_t>(job.ids.size()) + i);
 }
 
 void run_peer(LlamaPeer& peer, const Job& job) {
@@ -87,34 +89,44 @@ void run_peer(LlamaPeer& peer, const Job& job) {
     return;
   }
   peer.truncate(static_cast<int32_t>(job.ids.size()));
-  for (int32_t i = 0; i < job.decode_steps; ++i) peer.decode(job.ids[static_cast<size_t>(i) % job.ids.size()]);
+  for (int32_t i = 0; i < job.decode_steps; ++i)
+    peer.decode(job.ids[static_cast<size_t>(i) % job.ids.size()]);
 }
 
-std::vector<BenchResult> against_libllama(const BenchOptions& o, const Job& job, std::string_view what) {
+std::vector<BenchResult> against_libllama(const BenchOptions& o, const Job& job,
+                                          std::string_view what) {
   const auto n_slots = static_cast<int32_t>(job.ids.size()) + job.decode_steps + 1;
   const int32_t n_threads = o.n_threads > 0 ? o.n_threads : available_threads();
   Ours same(o, true, n_slots), converted(o, false, n_slots);
-  LlamaPeer plain(o.model_path, false, n_threads, 512, n_slots + 512), repacked(o.model_path, true, n_threads, 512, n_slots + 512);
+  LlamaPeer plain(o.model_path, false, n_threads, 512, n_slots + 512),
+      repacked(o.model_path, true, n_threads, 512, n_slots + 512);
   if (job.decode_steps > 0) {
     for (Ours* ours : {&same, &converted}) ours->prefill(job.ids);
     for (LlamaPeer* peer : {&plain, &repacked}) peer->last_logits(job.ids);
   }
-  std::vector<Variant> v = {{"ours, file types", [&] { run_ours(same, job); }, {}},
-                            {"libllama, plain", [&] { run_peer(plain, job); }, {}},
-                            {"ours, default", [&] { run_ours(converted, job); }, {}},
-                            {"libllama, repacked (its default)", [&] { run_peer(repacked, job); }, {}}};
+  std::vector<Variant> v = {
+      {"ours, file types", [&] { run_ours(same, job); }, {}},
+      {"libllama, plain", [&] { run_peer(plain, job); }, {}},
+      {"ours, default", [&] { run_ours(converted, job); }, {}},
+      {"libllama, repacked (its default)", [&] { run_peer(repacked, job); }, {}}};
   run_interleaved(v, o);
   const Variant& best = median(v[1].ms) <= median(v[3].ms) ? v[1] : v[3];
   const double n = job.decode_steps > 0 ? job.decode_steps : static_cast<double>(job.ids.size());
   std::vector<BenchResult> out;
   for (const Variant& variant : v) {
-    out.push_back({fmt::format("{} {} {}", o.model_name, what, variant.name), 1000.0 * n / median(variant.ms), "tokens/s", std::nullopt});
+    out.push_back({fmt::format("{} {} {}", o.model_name, what, variant.name),
+                   1000.0 * n / median(variant.ms), "tokens/s", std::nullopt});
   }
-  out.push_back({fmt::format("{} {} ratio, same types, libllama's best", o.model_name, what), median_ratio(best, v[0]), "x", 0.97});
-  const std::optional<double> target = job.decode_steps > 0 ? std::nullopt : default_prefill_target(o.model_name);
-  out.push_back({fmt::format("{} {} ratio, both defaults", o.model_name, what), median_ratio(v[3], v[2]), "x", target});
+  out.push_back({fmt::format("{} {} ratio, same types, libllama's best", o.model_name, what),
+                 median_ratio(best, v[0]), "x", 0.97});
+  const std::optional<double> target =
+      job.decode_steps > 0 ? std::nullopt : default_prefill_target(o.model_name);
+  out.push_back({fmt::format("{} {} ratio, both defaults", o.model_name, what),
+                 median_ratio(v[3], v[2]), "x", target});
   if (job.decode_steps == 0) {
-    out.push_back({fmt::format("{} {} share outside matrix products and attention", o.model_name, what), 100 * converted.other_share(job.ids), "%", std::nullopt});
+    out.push_back(
+        {fmt::format("{} {} share outside matrix products and attention", o.model_name, what),
+         100 * converted.other_share(job.ids), "%", std::nullopt});
   }
   return out;
 }

@@ -44,6 +44,7 @@ else()
   foreach(target ggml ggml-base ggml-cpu llama)  # our warnings are not for their headers
     get_target_property(dirs ${target} INTERFACE_INCLUDE_DIRECTORIES)
     set_target_properties(${target} PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${dirs}")
+    target_compile_options(${target} PRIVATE -w)
   endforeach()
 endif()
 

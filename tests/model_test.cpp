@@ -1,5 +1,5 @@
-// The decoder against its oracles (DESIGN.md section 8): libllama on the same file (O9), its own full pass (O2), and
-// moved K against computed K (O4), for every family on tiny random models.
+// The decoder against its oracles (DESIGN.md section 8): libllama on the same file (O9), its own
+// full pass (O2), and moved K against computed K (O4), for every family on tiny random models.
 #include "model/decoder.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,9 @@ namespace tessera {
 namespace {
 
 std::shared_ptr<const Model> load_plain(const std::filesystem::path& path) {
-  return Model::load(path, {.keep_file_types = true, .layout = WeightLayout::kPlain, .n_threads = 2, .profile_dir = {}});
+  return Model::load(
+      path,
+      {.keep_file_types = true, .layout = WeightLayout::kPlain, .n_threads = 2, .profile_dir = {}});
 }
 
 StepOptions all_logits(size_t n) {
@@ -33,7 +35,8 @@ StepOptions last_logits(size_t n) {
 }
 
 // A prompt through a decoder with nothing reused.
-std::vector<float> full_pass(Decoder& decoder, WorkingKv& kv, const std::vector<int32_t>& ids, const StepOptions& options) {
+std::vector<float> full_pass(Decoder& decoder, WorkingKv& kv, const std::vector<int32_t>& ids,
+                             const StepOptions& options) {
   kv.clear();
   const std::vector<int32_t> positions = positions_from(0, ids.size());
   return decoder.prefill({&kv, ids, positions}, options).logits;
@@ -47,10 +50,13 @@ class FamilyTest : public testing::TestWithParam<TinySpec> {
   WorkingKv kv_{model_->config(), 1024};
   int32_t n_vocab_ = model_->config().n_vocab;
 
-  std::vector<int32_t> ids(size_t n, uint32_t seed = 7) const { return random_ids(n, n_vocab_, seed); }
+  std::vector<int32_t> ids(size_t n, uint32_t seed = 7) const {
+    return random_ids(n, n_vocab_, seed);
+  }
 };
 
-// O9. The same kernels in the same order give the same bits; a wrong pairing, base, window or norm gives far more.
+// O9. The same kernels in the same order give the same bits; a wrong pairing, base, window or norm
+// gives far more.
 TEST_P(FamilyTest, LogitsEqualLibllamas) {
   LlamaReference reference(file_.path(), false, 2);
   for (const size_t n : {64U, 100U, 300U}) {
@@ -86,11 +92,14 @@ TEST_P(FamilyTest, DecodedTokensEqualLibllamas) {
   for (const int32_t token : ids(5, 99)) {
     ++at;
     const SequenceRows rows = {&kv_, {&token, 1}, {&at, 1}};
-    EXPECT_EQ(max_abs_difference(decoder_.step({&rows, 1}, options).logits, reference.decode(token)), 0.0F);
+    EXPECT_EQ(
+        max_abs_difference(decoder_.step({&rows, 1}, options).logits, reference.decode(token)),
+        0.0F);
   }
 }
 
-// O2. Recomputing any rows over exact KV changes nothing, in any grouping, because steps keep one kernel class.
+// O2. Recomputing any rows over exact KV changes nothing, in any grouping, because steps keep one
+// kernel class.
 TEST_P(FamilyTest, SelectiveRowsOverExactKvEqualTheFullPass) {
   for (const size_t n : {80U, 301U}) {
     const std::vector<int32_t> prompt = ids(n);
@@ -123,7 +132,8 @@ TEST_P(FamilyTest, AnySuffixAfterReusedKvEqualsTheFullPass) {
 }
 
 // A chunk captured while `ids` was computed behind `before`.
-KvChunk capture_behind(Decoder& decoder, WorkingKv& kv, const std::vector<int32_t>& before, const std::vector<int32_t>& ids) {
+KvChunk capture_behind(Decoder& decoder, WorkingKv& kv, const std::vector<int32_t>& before,
+                       const std::vector<int32_t>& ids) {
   if (!before.empty()) full_pass(decoder, kv, before, {});
   kv.truncate(static_cast<int32_t>(before.size()));
   StepOptions capture;
@@ -133,9 +143,10 @@ KvChunk capture_behind(Decoder& decoder, WorkingKv& kv, const std::vector<int32_
   return KvChunk(decoder.config().kv_geometry(), ids, {}, std::move(made.captured));
 }
 
-// O2 and O4 in all layers. A chunk computed behind `before`, taken out and put back where it was, changes nothing but
-// the rounding of K to f16 before its rotation instead of after. Quantised weights multiply activations rounded to 8
-// bits, where a difference of one half-precision step can tip a whole step of 1/127: their bound is wider.
+// O2 and O4 in all layers. A chunk computed behind `before`, taken out and put back where it was,
+// changes nothing but the rounding of K to f16 before its rotation instead of after. Quantised
+// weights multiply activations rounded to 8 bits, where a difference of one half-precision step can
+// tip a whole step of 1/127: their bound is wider.
 TEST_P(FamilyTest, ChunkPutBackWhereItWasComputedEqualsTheFullPass) {
   const float bound = GetParam().weight_type == "f16" ? 2e-2F : 0.3F;
   for (const size_t p : {0U, 1U, 63U, 64U, 900U}) {
@@ -150,14 +161,16 @@ TEST_P(FamilyTest, ChunkPutBackWhereItWasComputedEqualsTheFullPass) {
     decoder_.load(kv_, {&place, 1});
     const std::vector<int32_t> at = positions_from(static_cast<int32_t>(p) + 40, question.size());
 
-    const std::vector<float> reused = decoder_.prefill({&kv_, question, at}, last_logits(question.size())).logits;
+    const std::vector<float> reused =
+        decoder_.prefill({&kv_, question, at}, last_logits(question.size())).logits;
 
     EXPECT_LE(max_abs_difference(reused, full), bound) << "at " << p;
   }
 }
 
-// O4 for a move. K of layer 0 depends on token and position alone, so a chunk made at position 0 and loaded at p must
-// draw the attention that the same tokens computed at p draw. Distances of one position show in these weights.
+// O4 for a move. K of layer 0 depends on token and position alone, so a chunk made at position 0
+// and loaded at p must draw the attention that the same tokens computed at p draw. Distances of one
+// position show in these weights.
 TEST_P(FamilyTest, MovedChunkDrawsTheAttentionOfAComputedOne) {
   const std::vector<int32_t> text = ids(40, 4);
   const KvChunk chunk = capture_behind(decoder_, kv_, {}, text);
@@ -187,7 +200,8 @@ TEST_P(FamilyTest, MovedChunkDrawsTheAttentionOfAComputedOne) {
   }
 }
 
-// A chunk moved many times is always rotated from its original, so the last move is as good as the first.
+// A chunk moved many times is always rotated from its original, so the last move is as good as the
+// first.
 TEST_P(FamilyTest, MovingAChunkFiftyTimesAddsNoError) {
   const std::vector<int32_t> text = ids(20, 4);
   const KvChunk chunk = capture_behind(decoder_, kv_, {}, text);
@@ -252,7 +266,8 @@ TEST_P(FamilyTest, HiddenNormsEqualNormsOfTheHiddenStates) {
   const StepResult result = decoder_.prefill({&kv_, prompt, at}, norms);
 
   ASSERT_EQ(result.norms.size(), prompt.size());
-  for (size_t row = 0; row < prompt.size(); ++row) EXPECT_NEAR(result.norms[row], expected[row], 1e-3 * expected[row]);
+  for (size_t row = 0; row < prompt.size(); ++row)
+    EXPECT_NEAR(result.norms[row], expected[row], 1e-3 * expected[row]);
 }
 
 TEST_P(FamilyTest, LogitLensOfTheLastLayerIsTheLogits) {
@@ -285,7 +300,8 @@ TEST_P(FamilyTest, ProbedLayerKvEqualsWhatTheChunkKeeps) {
 
   EXPECT_EQ(max_abs_difference(partial.v, whole.v), 0.0F);
   EXPECT_EQ(max_abs_difference(partial.k, whole.k), 0.0F);
-  const KvChunk chunk(model_->config().kv_geometry(), prompt, {}, std::vector<std::byte>(whole.captured));
+  const KvChunk chunk(model_->config().kv_geometry(), prompt, {},
+                      std::vector<std::byte>(whole.captured));
   const std::span<const std::byte> v = chunk.v(1);
   for (size_t i = 0; i < whole.v.size(); ++i) {
     uint16_t half = 0;
@@ -365,11 +381,13 @@ std::vector<TinySpec> families() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllFamilies, FamilyTest, testing::ValuesIn(families()), [](const auto& param) {
-  const TinySpec& s = param.param;
-  return s.arch + "_" + s.weight_type + (s.rope_freqs ? "_factors" : "") + (s.rope_scaling.empty() ? "" : "_" + s.rope_scaling) +
-         (s.tied_head ? "_tied" : "");
-});
+INSTANTIATE_TEST_SUITE_P(AllFamilies, FamilyTest, testing::ValuesIn(families()),
+                         [](const auto& param) {
+                           const TinySpec& s = param.param;
+                           return s.arch + "_" + s.weight_type + (s.rope_freqs ? "_factors" : "") +
+                                  (s.rope_scaling.empty() ? "" : "_" + s.rope_scaling) +
+                                  (s.tied_head ? "_tied" : "");
+                         });
 
 }  // namespace
 }  // namespace tessera

@@ -51,29 +51,42 @@ PassageText passage_of(const json& item, size_t index) {
   if (item.is_string()) return {"", item.get<std::string>()};
   const auto text_field = [&](const char* name, bool required) -> std::string {
     const auto found = item.is_object() ? item.find(name) : item.end();
-    if (item.is_object() && found != item.end() && found->is_string()) return found->get<std::string>();
+    if (item.is_object() && found != item.end() && found->is_string())
+      return found->get<std::string>();
     if (!required && (!item.is_object() || found == item.end())) return "";
-    throw Error(ErrorCode::kInvalidRequest, fmt::format("passage {} - needs a string \"{}\" - give {{\"title\": ..., \"text\": ...}} or a string", index + 1, name));
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("passage {} - needs a string \"{}\" - give {{\"title\": ..., \"text\": "
+                            "...}} or a string",
+                            index + 1, name));
   };
   return {text_field("title", false), text_field("text", true)};
 }
 
 Context read_passages(const std::string& file) {
   const std::optional<std::vector<std::byte>> bytes = read_file(file);
-  if (!bytes) throw Error(ErrorCode::kNotFound, fmt::format("cannot read {} - give a JSON file of passages", file));
+  if (!bytes)
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("cannot read {} - give a JSON file of passages", file));
   const auto* begin = reinterpret_cast<const char*>(bytes->data());
   json root;
   try {
     root = json::parse(begin, begin + bytes->size());
   } catch (const json::parse_error& error) {
-    throw Error(ErrorCode::kInvalidRequest, fmt::format("{} is not JSON - {} - give an array of passages", file, error.what()));
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("{} is not JSON - {} - give an array of passages", file, error.what()));
   }
   if (root.is_object() && root.contains("passages")) root = root["passages"];
-  if (!root.is_array()) throw Error(ErrorCode::kInvalidRequest, fmt::format("{} - holds no array of passages - give [{{\"title\": ..., \"text\": ...}}]", file));
+  if (!root.is_array())
+    throw Error(
+        ErrorCode::kInvalidRequest,
+        fmt::format("{} - holds no array of passages - give [{{\"title\": ..., \"text\": ...}}]",
+                    file));
   Context out;
   for (size_t i = 0; i < root.size(); ++i) {
     out.passages.push_back(passage_of(root[i], i));
-    out.sources.push_back({out.passages.back().title.empty() ? fmt::format("passage {}", i + 1) : out.passages.back().title, 0});
+    out.sources.push_back({out.passages.back().title.empty() ? fmt::format("passage {}", i + 1)
+                                                             : out.passages.back().title,
+                           0});
   }
   return out;
 }
@@ -83,7 +96,8 @@ Context retrieve(const DocumentStore& documents, const AskOptions& o) {
   Context out;
   for (const SearchHit& hit : documents.search(o.question, o.top_k)) {
     out.passages.push_back({hit.passage.passage.title, hit.passage.passage.text});
-    out.sources.push_back({fmt::format("{} ({})", hit.passage.document, hit.passage.passage.title), hit.score});
+    out.sources.push_back(
+        {fmt::format("{} ({})", hit.passage.document, hit.passage.passage.title), hit.score});
   }
   out.retrieve_ms = watch.ms();
   return out;
@@ -103,32 +117,41 @@ Request request_of(const AskOptions& o, const Context& context, AnchorKind ancho
 }
 
 std::string account_line(const Answer& a) {
-  return fmt::format("first token {} - {} prompt tokens: {} reused, {} recomputed, {} new", human_duration(a.timings.ttft_ms() / 1000.0),
-                     a.account.total(), a.account.cached(), a.account.recomputed, a.account.fresh);
+  return fmt::format("first token {} - {} prompt tokens: {} reused, {} recomputed, {} new",
+                     human_duration(a.timings.ttft_ms() / 1000.0), a.account.total(),
+                     a.account.cached(), a.account.recomputed, a.account.fresh);
 }
 
 void print_sources(const Session& session, const Context& context) {
-  if (context.sources.empty()) return session.note("no passage matches the question: answered without any");
+  if (context.sources.empty())
+    return session.note("no passage matches the question: answered without any");
   for (size_t i = 0; i < context.sources.size(); ++i) {
     const Source& s = context.sources[i];
-    session.note(s.score > 0 ? fmt::format("source {}: {} {:.2f}", i + 1, s.label, s.score) : fmt::format("source {}: {}", i + 1, s.label));
+    session.note(s.score > 0 ? fmt::format("source {}: {} {:.2f}", i + 1, s.label, s.score)
+                             : fmt::format("source {}: {}", i + 1, s.label));
   }
 }
 
 json to_json(const Context& context) {
   json out = json::array();
   for (size_t i = 0; i < context.sources.size(); ++i) {
-    out.push_back({{"source", context.sources[i].label}, {"score", context.sources[i].score}, {"title", context.passages[i].title}, {"text", context.passages[i].text}});
+    out.push_back({{"source", context.sources[i].label},
+                   {"score", context.sources[i].score},
+                   {"title", context.passages[i].title},
+                   {"text", context.passages[i].text}});
   }
   return out;
 }
 
 void print_comparison(const Session& session, const Comparison& c) {
-  session.print(fmt::format("full:  {}\n{:6} {}\n", c.full.text, c.policy.policy + ":", c.policy.text));
+  session.print(
+      fmt::format("full:  {}\n{:6} {}\n", c.full.text, c.policy.policy + ":", c.policy.text));
   const double ratio = c.full.timings.ttft_ms() / c.policy.timings.ttft_ms();
-  session.note(fmt::format("first token: full {}, {} {}, {:.2f} times sooner", human_duration(c.full.timings.ttft_ms() / 1000.0), c.policy.policy,
+  session.note(fmt::format("first token: full {}, {} {}, {:.2f} times sooner",
+                           human_duration(c.full.timings.ttft_ms() / 1000.0), c.policy.policy,
                            human_duration(c.policy.timings.ttft_ms() / 1000.0), ratio));
-  session.note(fmt::format("distance: mean KL {:.4f}, top-1 {:.0f}% over {} tokens; {}", c.distance.mean_kl, 100 * c.distance.top1, c.distance.n_positions,
+  session.note(fmt::format("distance: mean KL {:.4f}, top-1 {:.0f}% over {} tokens; {}",
+                           c.distance.mean_kl, 100 * c.distance.top1, c.distance.n_positions,
                            c.same_answer ? "same answer" : "the answers differ"));
   session.note(account_line(c.policy));
 }
@@ -150,7 +173,8 @@ void run_compare(Session& session, Engine& engine, const Request& request, const
                       {"retrieved", to_json(context)}});
 }
 
-void run_plain(Session& session, Engine& engine, const Request& request, const Context& context, bool stream) {
+void run_plain(Session& session, Engine& engine, const Request& request, const Context& context,
+               bool stream) {
   const Engine::TextSink sink = [&](std::string_view text) {
     if (stream) session.print(text);
   };
@@ -168,9 +192,11 @@ void run_plain(Session& session, Engine& engine, const Request& request, const C
 
 void ask(Session& session, const AskOptions& o) {
   if (o.store.empty() == o.passages_file.empty()) {
-    throw Error(ErrorCode::kInvalidRequest, "ask - needs --store NAME or --passages FILE.json, and only one of them");
+    throw Error(ErrorCode::kInvalidRequest,
+                "ask - needs --store NAME or --passages FILE.json, and only one of them");
   }
-  make_policy(o.policy, {.recompute_ratio = o.ratio, .head_tokens = o.head_tokens});  // a slip is said before the model loads
+  make_policy(o.policy, {.recompute_ratio = o.ratio,
+                         .head_tokens = o.head_tokens});  // a slip is said before the model loads
   StoreSettings settings;
   Context context;
   if (o.store.empty()) {
@@ -181,7 +207,8 @@ void ask(Session& session, const AskOptions& o) {
     context = retrieve(*documents, o);
   }
   AnchorKind anchor = settings.anchor;
-  if (!o.anchor.empty()) anchor = anchor_from_name(o.anchor).value();  // the parser let only known names through
+  if (!o.anchor.empty())
+    anchor = anchor_from_name(o.anchor).value();  // the parser let only known names through
   Workspace workspace(o.model, settings);
   const Request request = request_of(o, context, anchor);
   if (o.compare) return run_compare(session, workspace.engine(), request, context);
@@ -198,22 +225,35 @@ std::string policy_help() {
 
 void add_ask(CLI::App& app, Session& session) {
   auto options = std::make_shared<AskOptions>();
-  CLI::App* sub = app.add_subcommand("ask", "Answer a question from an indexed store or from given passages");
+  CLI::App* sub =
+      app.add_subcommand("ask", "Answer a question from an indexed store or from given passages");
   sub->add_option("question", options->question, "The question")->required();
   sub->add_option("--store", options->store, "Store to search, made by 'tessera index'");
-  sub->add_option("--passages", options->passages_file, "JSON file: an array of strings or of {\"title\", \"text\"}");
+  sub->add_option("--passages", options->passages_file,
+                  "JSON file: an array of strings or of {\"title\", \"text\"}");
   sub->add_option("--policy", options->policy, policy_help())->capture_default_str();
-  sub->add_option("--ratio", options->ratio, "Share of reused tokens that is recomputed, 0..1")->capture_default_str();
-  sub->add_option("--head-tokens", options->head_tokens, "epic: first tokens of each chunk, in place of --ratio");
-  sub->add_option("--anchor", options->anchor, "What stood before the chunks when they were indexed; default: the store's")
+  sub->add_option("--ratio", options->ratio, "Share of reused tokens that is recomputed, 0..1")
+      ->capture_default_str();
+  sub->add_option("--head-tokens", options->head_tokens,
+                  "epic: first tokens of each chunk, in place of --ratio");
+  sub->add_option("--anchor", options->anchor,
+                  "What stood before the chunks when they were indexed; default: the store's")
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));
-  sub->add_option("--top-k", options->top_k, "Passages to retrieve")->check(CLI::Range(1, 128))->capture_default_str();
-  sub->add_option("--max-tokens", options->max_tokens, "Longest answer")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sub->add_option("--top-k", options->top_k, "Passages to retrieve")
+      ->check(CLI::Range(1, 128))
+      ->capture_default_str();
+  sub->add_option("--max-tokens", options->max_tokens, "Longest answer")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   sub->add_option("--system", options->system, "Another system message");
-  sub->add_option("--temperature", options->sampler.temperature, "0: always the likeliest token")->capture_default_str();
-  sub->add_option("--top-p", options->sampler.top_p, "Sample from the likeliest tokens that hold this mass")->capture_default_str();
+  sub->add_option("--temperature", options->sampler.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  sub->add_option("--top-p", options->sampler.top_p,
+                  "Sample from the likeliest tokens that hold this mass")
+      ->capture_default_str();
   sub->add_option("--seed", options->sampler.seed, "Seed of the sampler")->capture_default_str();
-  sub->add_flag("--compare", options->compare, "Run full prefill too: both answers, both times, and their distance");
+  sub->add_flag("--compare", options->compare,
+                "Run full prefill too: both answers, both times, and their distance");
   sub->add_flag("--no-stream", options->no_stream, "Print the answer only when it is complete");
   options->model.add_to(*sub);
   sub->callback([options, &session] { ask(session, *options); });

@@ -33,7 +33,9 @@ std::vector<std::string> pulled_models() {
   for (const CatalogEntry& entry : catalog()) {
     if (std::filesystem::exists(model_path(entry.name))) names.push_back(entry.name);
   }
-  if (names.empty()) throw Error(ErrorCode::kNotFound, "bench - no model is here - fetch one with 'tessera model pull NAME'");
+  if (names.empty())
+    throw Error(ErrorCode::kNotFound,
+                "bench - no model is here - fetch one with 'tessera model pull NAME'");
   return names;
 }
 
@@ -55,9 +57,14 @@ BenchOptions options_for(const Session& session, const Options& o, const std::st
 
 void print_results(const Session& session, const std::vector<BenchResult>& results) {
   if (!session.json()) {
-    Table table({{"measurement"}, {"value", Table::Align::kRight}, {"unit"}, {"target", Table::Align::kRight}, {""}});
+    Table table({{"measurement"},
+                 {"value", Table::Align::kRight},
+                 {"unit"},
+                 {"target", Table::Align::kRight},
+                 {""}});
     for (const BenchResult& r : results) {
-      table.add_row({r.name, fmt::format("{:.4g}", r.value), r.unit, r.target ? fmt::format("{} {:.4g}", r.at_most ? "<=" : ">=", *r.target) : "",
+      table.add_row({r.name, fmt::format("{:.4g}", r.value), r.unit,
+                     r.target ? fmt::format("{} {:.4g}", r.at_most ? "<=" : ">=", *r.target) : "",
                      r.target ? (r.ok() ? "ok" : "MISSED") : ""});
     }
     return session.print(table.text());
@@ -65,18 +72,25 @@ void print_results(const Session& session, const std::vector<BenchResult>& resul
   const BuildInfo build = build_info();
   json rows = json::array();
   for (const BenchResult& r : results) {
-    rows.push_back({{"name", r.name}, {"value", r.value}, {"unit", r.unit}, {"target", r.target ? json(*r.target) : json()}, {"ok", r.ok()}});
+    rows.push_back({{"name", r.name},
+                    {"value", r.value},
+                    {"unit", r.unit},
+                    {"target", r.target ? json(*r.target) : json()},
+                    {"ok", r.ok()}});
   }
-  session.print_json({{"machine", {{"cpu", build.cpu}, {"flags", build.cpu_flags}, {"threads", available_threads()}}},
-                      {"commit", build.commit},
-                      {"ggml", build.ggml},
-                      {"seeds", json::array()},  // nothing here is drawn at random
-                      {"results", rows}});
+  session.print_json(
+      {{"machine",
+        {{"cpu", build.cpu}, {"flags", build.cpu_flags}, {"threads", available_threads()}}},
+       {"commit", build.commit},
+       {"ggml", build.ggml},
+       {"seeds", json::array()},  // nothing here is drawn at random
+       {"results", rows}});
 }
 
 using Measure = std::vector<BenchResult> (*)(const BenchOptions&);
 
-void run(const Session& session, const Options& o, const std::vector<std::string>& models, Measure measure) {
+void run(const Session& session, const Options& o, const std::vector<std::string>& models,
+         Measure measure) {
   std::vector<BenchResult> all;
   for (const std::string& model : models) {
     const std::vector<BenchResult> results = measure(options_for(session, o, model));
@@ -85,17 +99,27 @@ void run(const Session& session, const Options& o, const std::vector<std::string
   print_results(session, all);
 }
 
-void add_measurement(CLI::App& bench, Session& session, const std::string& name, const std::string& help, Measure measure) {
+void add_measurement(CLI::App& bench, Session& session, const std::string& name,
+                     const std::string& help, Measure measure) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = bench.add_subcommand(name, help);
-  sub->add_option("models", options->models, "Names or paths; default: " + std::string(name == "ttft" ? kDefaultModel : "every pulled model of the catalogue"));
-  sub->add_option("--rounds", options->rounds, "Counted rounds; each runs every variant once")->check(CLI::Range(1, 1000))->capture_default_str();
-  sub->add_option("--tokens", options->n_tokens, "prefill: rows (1024); decode: steps (64)")->check(CLI::Range(1, 16384));
-  sub->add_option("--ratio", options->ratio, "ttft: share of reused tokens that is recomputed")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  sub->add_option(
+      "models", options->models,
+      "Names or paths; default: " +
+          std::string(name == "ttft" ? kDefaultModel : "every pulled model of the catalogue"));
+  sub->add_option("--rounds", options->rounds, "Counted rounds; each runs every variant once")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  sub->add_option("--tokens", options->n_tokens, "prefill: rows (1024); decode: steps (64)")
+      ->check(CLI::Range(1, 16384));
+  sub->add_option("--ratio", options->ratio, "ttft: share of reused tokens that is recomputed")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   options->model.add_to(*sub);
   sub->callback([options, &session, measure, name] {
     std::vector<std::string> models = options->models;
-    if (models.empty()) models = name == "ttft" ? std::vector<std::string>{kDefaultModel} : pulled_models();
+    if (models.empty())
+      models = name == "ttft" ? std::vector<std::string>{kDefaultModel} : pulled_models();
     run(session, *options, models, measure);
   });
 }
@@ -103,11 +127,14 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
 }  // namespace
 
 void add_bench(CLI::App& app, Session& session) {
-  CLI::App* sub = app.add_subcommand("bench", "Measure: ratios inside one run, both sides interleaved, medians");
+  CLI::App* sub = app.add_subcommand(
+      "bench", "Measure: ratios inside one run, both sides interleaved, medians");
   sub->require_subcommand(1);
   add_measurement(*sub, session, "prefill", "Prefill against libllama", bench_prefill);
   add_measurement(*sub, session, "decode", "Decode steps against libllama", bench_decode);
-  add_measurement(*sub, session, "ttft", "Time to first token of epic against full prefill, loading, indexing, memory", bench_ttft);
+  add_measurement(*sub, session, "ttft",
+                  "Time to first token of epic against full prefill, loading, indexing, memory",
+                  bench_ttft);
 }
 
 }  // namespace tessera

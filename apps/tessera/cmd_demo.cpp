@@ -1,5 +1,5 @@
-// The main job on bundled documents: index once, ask five questions both ways, and one question about a document that
-// was never indexed, where there is nothing to gain.
+// The main job on bundled documents: index once, ask five questions both ways, and one question
+// about a document that was never indexed, where there is nothing to gain.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +46,9 @@ struct Asked {
   Comparison result;
   double f1_full = 0;
   double f1_policy = 0;
-  double ttft_ratio() const { return result.full.timings.ttft_ms() / result.policy.timings.ttft_ms(); }
+  double ttft_ratio() const {
+    return result.full.timings.ttft_ms() / result.policy.timings.ttft_ms();
+  }
 };
 
 // One answerable question of each document in turn, in the order of the file.
@@ -60,12 +62,14 @@ std::vector<Question> demo_questions(const fs::path& file, int32_t n) {
     const auto document = row["file"].get<std::string>();
     if (std::find(seen.begin(), seen.end(), document) != seen.end()) continue;
     seen.push_back(document);
-    out.push_back({row["question"].get<std::string>(), row["answers"].get<std::vector<std::string>>()});
+    out.push_back(
+        {row["question"].get<std::string>(), row["answers"].get<std::vector<std::string>>()});
   }
   return out;
 }
 
-Request request_for(const DemoOptions& o, const Question& question, std::vector<PassageText> passages) {
+Request request_for(const DemoOptions& o, const Question& question,
+                    std::vector<PassageText> passages) {
   Request r;
   r.passages = std::move(passages);
   r.question = question.text;
@@ -77,19 +81,25 @@ Request request_for(const DemoOptions& o, const Question& question, std::vector<
 
 std::vector<PassageText> passages_for(const DocumentStore& documents, const std::string& question) {
   std::vector<PassageText> out;
-  for (const SearchHit& hit : documents.search(question, kTopK)) out.push_back({hit.passage.passage.title, hit.passage.passage.text});
+  for (const SearchHit& hit : documents.search(question, kTopK))
+    out.push_back({hit.passage.passage.title, hit.passage.passage.text});
   return out;
 }
 
 void show(const Session& session, const Asked& a) {
   if (session.json()) return;
   const Comparison& c = a.result;
-  session.print(fmt::format("\n{}\n  full {:>8}  {}\n  {:4} {:>8}  {}\n  {:.2f} times sooner, {} of {} prompt tokens reused, mean KL {:.3f}, {}\n", a.question.text,
-                            human_duration(c.full.timings.ttft_ms() / 1000), c.full.text, c.policy.policy, human_duration(c.policy.timings.ttft_ms() / 1000), c.policy.text,
-                            a.ttft_ratio(), c.policy.account.cached(), c.policy.account.total(), c.distance.mean_kl, c.same_answer ? "same answer" : "answers differ"));
+  session.print(
+      fmt::format("\n{}\n  full {:>8}  {}\n  {:4} {:>8}  {}\n  {:.2f} times sooner, {} of {} "
+                  "prompt tokens reused, mean KL {:.3f}, {}\n",
+                  a.question.text, human_duration(c.full.timings.ttft_ms() / 1000), c.full.text,
+                  c.policy.policy, human_duration(c.policy.timings.ttft_ms() / 1000), c.policy.text,
+                  a.ttft_ratio(), c.policy.account.cached(), c.policy.account.total(),
+                  c.distance.mean_kl, c.same_answer ? "same answer" : "answers differ"));
 }
 
-Asked ask_both_ways(const Session& session, Engine& engine, const Request& request, Question question) {
+Asked ask_both_ways(const Session& session, Engine& engine, const Request& request,
+                    Question question) {
   Asked a;
   a.result = compare_with_full(engine, request, {}, session.stop_token());
   a.f1_full = token_f1(a.result.full.text, question.answers);
@@ -130,55 +140,77 @@ Summary summarize(const std::vector<Asked>& asked) {
   return s;
 }
 
-void print_table(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked, const Asked& unseen) {
+void print_table(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked,
+                 const Asked& unseen) {
   const Summary s = summarize(asked);
-  Table table({{""}, {"full", Table::Align::kRight}, {o.policy, Table::Align::kRight}, {"", Table::Align::kRight}});
-  table.add_row({"first token, median", human_duration(s.ttft_full_ms / 1000), human_duration(s.ttft_policy_ms / 1000), fmt::format("{:.2f} x", s.ratio)});
-  table.add_row({"token F1, mean", fmt::format("{:.2f}", s.f1_full), fmt::format("{:.2f}", s.f1_policy), ""});
+  Table table({{""},
+               {"full", Table::Align::kRight},
+               {o.policy, Table::Align::kRight},
+               {"", Table::Align::kRight}});
+  table.add_row({"first token, median", human_duration(s.ttft_full_ms / 1000),
+                 human_duration(s.ttft_policy_ms / 1000), fmt::format("{:.2f} x", s.ratio)});
+  table.add_row(
+      {"token F1, mean", fmt::format("{:.2f}", s.f1_full), fmt::format("{:.2f}", s.f1_policy), ""});
   table.add_row({"same answer", "", fmt::format("{} of {}", s.n_same, asked.size()), ""});
   table.add_row({"mean KL to full", "", fmt::format("{:.3f}", s.mean_kl), ""});
   table.add_row({"top-1 agreement", "", fmt::format("{:.0f}%", 100 * s.top1), ""});
-  table.add_row({"document never seen", human_duration(unseen.result.full.timings.ttft_ms() / 1000), human_duration(unseen.result.policy.timings.ttft_ms() / 1000),
+  table.add_row({"document never seen", human_duration(unseen.result.full.timings.ttft_ms() / 1000),
+                 human_duration(unseen.result.policy.timings.ttft_ms() / 1000),
                  fmt::format("{:.2f} x", unseen.ttft_ratio())});
   session.print("\n" + table.text());
 }
 
 json to_json(const Asked& a) {
-  return {{"question", a.question.text}, {"gold", a.question.answers}, {"full", to_json(a.result.full)}, {"policy", to_json(a.result.policy)},
-          {"ttft_ratio", a.ttft_ratio()}, {"f1_full", a.f1_full}, {"f1_policy", a.f1_policy}, {"mean_kl", a.result.distance.mean_kl},
+  return {{"question", a.question.text},    {"gold", a.question.answers},
+          {"full", to_json(a.result.full)}, {"policy", to_json(a.result.policy)},
+          {"ttft_ratio", a.ttft_ratio()},   {"f1_full", a.f1_full},
+          {"f1_policy", a.f1_policy},       {"mean_kl", a.result.distance.mean_kl},
           {"top1", a.result.distance.top1}, {"same_answer", a.result.same_answer}};
 }
 
 // A text that no store has seen: its KV is a miss, so everything is computed and nothing is gained.
-Asked ask_about_unseen(const Session& session, Workspace& workspace, const DemoOptions& o, const fs::path& data) {
+Asked ask_about_unseen(const Session& session, Workspace& workspace, const DemoOptions& o,
+                       const fs::path& data) {
   Engine& engine = workspace.engine();
   const std::optional<std::vector<std::byte>> bytes = read_file(data / "unseen.md");
-  if (!bytes) throw Error(ErrorCode::kNotFound, fmt::format("no file {} - the source tree is not complete", (data / "unseen.md").string()));
-  const Question question = {"What did the harbour board give to Maud Halloran?", {"a silver whistle"}};
-  const Request request = request_for(o, question, {{"Port Averill", std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())}});
-  const std::vector<int32_t> ids = engine.prompts().chunk_ids(request.passages[0].title, request.passages[0].text);
+  if (!bytes)
+    throw Error(ErrorCode::kNotFound, fmt::format("no file {} - the source tree is not complete",
+                                                  (data / "unseen.md").string()));
+  const Question question = {"What did the harbour board give to Maud Halloran?",
+                             {"a silver whistle"}};
+  const Request request = request_for(
+      o, question,
+      {{"Port Averill", std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())}});
+  const std::vector<int32_t> ids =
+      engine.prompts().chunk_ids(request.passages[0].title, request.passages[0].text);
   const Anchor anchor = engine.anchor(request.anchor);
   // An earlier demo stored it after answering.
-  workspace.store().erase(key_of(engine.domain(), {Match::kIndependent, anchor.kind, anchor.ids}, ids));
+  workspace.store().erase(
+      key_of(engine.domain(), {Match::kIndependent, anchor.kind, anchor.ids}, ids));
   return ask_both_ways(session, engine, request, question);
 }
 
 void index_demo(const Session& session, DocumentStore& documents, Workspace& workspace) {
   const StoreSettings settings;
   const PromptBuilder& prompts = workspace.engine().prompts();
-  const SplitOptions split = {settings.chunk_tokens, [&](std::string_view title, std::string_view text) {
+  const SplitOptions split = {settings.chunk_tokens,
+                              [&](std::string_view title, std::string_view text) {
                                 return static_cast<int32_t>(prompts.chunk_ids(title, text).size());
                               }};
   const DocumentReport d = index_documents(session, documents, demo_documents(), split);
   const KvReport k = build_kv(session, documents, workspace, settings.anchor);
   if (session.json()) return;
-  const uint64_t bytes = static_cast<uint64_t>(k.n_tokens) * kv_bytes_per_token(workspace.model().config());
-  session.print(fmt::format("{}: {}, {} threads\n{} documents: {} chunks, {} tokens, KV {}, {} chunks computed in {}\n",
-                            workspace.model().config().name, workspace.model().layout_text(), workspace.engine().decoder().n_threads(), d.n_files, k.n_chunks,
-                            k.n_tokens, human_bytes(bytes), k.n_built, human_duration(k.seconds)));
+  const uint64_t bytes =
+      static_cast<uint64_t>(k.n_tokens) * kv_bytes_per_token(workspace.model().config());
+  session.print(fmt::format(
+      "{}: {}, {} threads\n{} documents: {} chunks, {} tokens, KV {}, {} chunks computed in {}\n",
+      workspace.model().config().name, workspace.model().layout_text(),
+      workspace.engine().decoder().n_threads(), d.n_files, k.n_chunks, k.n_tokens,
+      human_bytes(bytes), k.n_built, human_duration(k.seconds)));
 }
 
-void print_result(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked, const Asked& unseen) {
+void print_result(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked,
+                  const Asked& unseen) {
   if (!session.json()) return print_table(session, o, asked, unseen);
   json questions = json::array();
   for (const Asked& a : asked) questions.push_back(to_json(a));
@@ -204,7 +236,9 @@ void demo(Session& session, DemoOptions o) {
   if (o.model.model.empty()) {
     o.model.model = kDemoModel;
     ProgressBar bar(session, kDemoModel, find_model(kDemoModel).bytes, ProgressBar::Unit::kBytes);
-    pull_model(kDemoModel, [&bar](const PullProgress& p) { bar.update(p.done_bytes, p.source); }, session.stop_token());
+    pull_model(
+        kDemoModel, [&bar](const PullProgress& p) { bar.update(p.done_bytes, p.source); },
+        session.stop_token());
   }
   StoreSettings settings;
   settings.name_space = kDemoStore;
@@ -225,10 +259,16 @@ void demo(Session& session, DemoOptions o) {
 
 void add_demo(CLI::App& app, Session& session) {
   auto options = std::make_shared<DemoOptions>();
-  CLI::App* sub = app.add_subcommand("demo", "Index the bundled documents and ask questions both ways: full prefill and reused KV");
-  sub->add_option("--policy", options->policy, "Reuse policy to compare with full prefill")->capture_default_str();
-  sub->add_option("--ratio", options->ratio, "Share of reused tokens that is recomputed")->capture_default_str();
-  sub->add_option("--questions", options->n_questions, "How many")->check(CLI::Range(1, 12))->capture_default_str();
+  CLI::App* sub = app.add_subcommand(
+      "demo",
+      "Index the bundled documents and ask questions both ways: full prefill and reused KV");
+  sub->add_option("--policy", options->policy, "Reuse policy to compare with full prefill")
+      ->capture_default_str();
+  sub->add_option("--ratio", options->ratio, "Share of reused tokens that is recomputed")
+      ->capture_default_str();
+  sub->add_option("--questions", options->n_questions, "How many")
+      ->check(CLI::Range(1, 12))
+      ->capture_default_str();
   options->model.add_to(*sub);
   sub->callback([options, &session] { demo(session, *options); });
 }

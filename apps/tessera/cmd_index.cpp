@@ -30,13 +30,14 @@ struct IndexOptions {
   ModelOptions model;
 };
 
-// The store's own settings, or for a new one what was asked for. A store keeps its settings: chunks of two kinds would
-// never be found together.
+// The store's own settings, or for a new one what was asked for. A store keeps its settings: chunks
+// of two kinds would never be found together.
 StoreSettings settle(DocumentStore& documents, const IndexOptions& o) {
   const std::optional<StoreSettings> kept = StoreSettings::read(documents);
   StoreSettings wanted = kept.value_or(StoreSettings{});
   if (!o.model.model.empty()) {
-    const bool is_name = !o.model.model.ends_with(".gguf") && o.model.model.find('/') == std::string::npos;
+    const bool is_name =
+        !o.model.model.ends_with(".gguf") && o.model.model.find('/') == std::string::npos;
     wanted.model = is_name ? o.model.model : std::filesystem::absolute(o.model.model).string();
   }
   if (!o.anchor.empty()) wanted.anchor = anchor_from_name(o.anchor).value();
@@ -47,7 +48,9 @@ StoreSettings settle(DocumentStore& documents, const IndexOptions& o) {
   const auto same = [&](const auto& a, const auto& b, std::string_view what) {
     if (kept && a != b) {
       throw Error(ErrorCode::kInvalidRequest,
-                  fmt::format("store '{}' was made with another {} - its chunks would not be found - use a new store name", o.store, what));
+                  fmt::format("store '{}' was made with another {} - its chunks would not be found "
+                              "- use a new store name",
+                              o.store, what));
     }
   };
   if (kept) {
@@ -71,7 +74,8 @@ SplitOptions split_options(const PromptBuilder& prompts, int32_t max_tokens) {
 double seconds_per_row(Engine& engine) {
   constexpr int32_t kRows = 256;
   std::vector<int32_t> ids(kRows, 0), positions(kRows);
-  for (int32_t i = 0; i < kRows; ++i) ids[static_cast<size_t>(i)] = i % engine.decoder().config().n_vocab;
+  for (int32_t i = 0; i < kRows; ++i)
+    ids[static_cast<size_t>(i)] = i % engine.decoder().config().n_vocab;
   std::iota(positions.begin(), positions.end(), 0);
   engine.kv().clear();
   const Stopwatch watch;
@@ -80,7 +84,8 @@ double seconds_per_row(Engine& engine) {
 }
 
 // Splits in memory only and says what indexing would cost. The store itself is not touched.
-void dry_run(Session& session, const IndexOptions& o, Workspace& workspace, const StoreSettings& settings) {
+void dry_run(Session& session, const IndexOptions& o, Workspace& workspace,
+             const StoreSettings& settings) {
   DocumentReport report;
   Engine& engine = workspace.engine();
   const SplitOptions split = split_options(engine.prompts(), settings.chunk_tokens);
@@ -91,7 +96,8 @@ void dry_run(Session& session, const IndexOptions& o, Workspace& workspace, cons
     const std::optional<std::vector<std::byte>> bytes = read_file(path);
     if (!bytes) continue;
     const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-    const DocumentFormat format = path.extension() == ".txt" ? DocumentFormat::kPlainText : DocumentFormat::kMarkdown;
+    const DocumentFormat format =
+        path.extension() == ".txt" ? DocumentFormat::kPlainText : DocumentFormat::kMarkdown;
     for (const Passage& p : split_document(text, format, path.stem().string(), split)) {
       ++n_chunks;
       n_tokens += split.count_tokens(p.title, p.text);
@@ -102,29 +108,50 @@ void dry_run(Session& session, const IndexOptions& o, Workspace& workspace, cons
   const double seconds = static_cast<double>(n_tokens) * seconds_per_row(engine);
   const uint64_t bytes = each * static_cast<uint64_t>(n_tokens);
   if (session.json()) {
-    return session.print_json({{"files", report.n_files}, {"chunks", n_chunks}, {"tokens", n_tokens}, {"kv_bytes", bytes},
-                               {"kv_bytes_per_token", each}, {"seconds", seconds}, {"dry_run", true}});
+    return session.print_json({{"files", report.n_files},
+                               {"chunks", n_chunks},
+                               {"tokens", n_tokens},
+                               {"kv_bytes", bytes},
+                               {"kv_bytes_per_token", each},
+                               {"seconds", seconds},
+                               {"dry_run", true}});
   }
-  session.print(fmt::format("would index {} files, {} chunks, {} tokens: KV {}, {} a token, about {}\n", report.n_files, n_chunks, n_tokens,
-                            human_bytes(bytes), human_bytes(each), human_duration(seconds)));
+  session.print(fmt::format(
+      "would index {} files, {} chunks, {} tokens: KV {}, {} a token, about {}\n", report.n_files,
+      n_chunks, n_tokens, human_bytes(bytes), human_bytes(each), human_duration(seconds)));
 }
 
-void print_report(Session& session, const IndexOptions& o, const DocumentReport& d, const KvReport& k, uint64_t bytes_per_token) {
+void print_report(Session& session, const IndexOptions& o, const DocumentReport& d,
+                  const KvReport& k, uint64_t bytes_per_token) {
   const uint64_t bytes = bytes_per_token * static_cast<uint64_t>(k.n_tokens);
   if (session.json()) {
     json failed = json::array();
     for (const FailedFile& f : d.failed) failed.push_back({{"path", f.path}, {"why", f.why}});
-    return session.print_json({{"store", o.store}, {"files", d.n_files}, {"unchanged", d.n_unchanged}, {"removed", d.n_removed}, {"failed", failed},
-                               {"chunks", k.n_chunks}, {"chunks_built", k.n_built}, {"chunks_not_stored", k.n_not_stored}, {"tokens", k.n_tokens},
-                               {"rows_computed", k.rows_computed}, {"kv_bytes", bytes}, {"kv_bytes_per_token", bytes_per_token}, {"seconds", k.seconds}});
+    return session.print_json({{"store", o.store},
+                               {"files", d.n_files},
+                               {"unchanged", d.n_unchanged},
+                               {"removed", d.n_removed},
+                               {"failed", failed},
+                               {"chunks", k.n_chunks},
+                               {"chunks_built", k.n_built},
+                               {"chunks_not_stored", k.n_not_stored},
+                               {"tokens", k.n_tokens},
+                               {"rows_computed", k.rows_computed},
+                               {"kv_bytes", bytes},
+                               {"kv_bytes_per_token", bytes_per_token},
+                               {"seconds", k.seconds}});
   }
-  session.print(fmt::format("{} chunks ({} new), {} files ({} unchanged, {} removed, {} failed), KV {}, {} a token, {}\n", k.n_chunks, k.n_built, d.n_files,
-                            d.n_unchanged, d.n_removed, d.failed.size(), human_bytes(bytes), human_bytes(bytes_per_token), human_duration(k.seconds)));
+  session.print(fmt::format(
+      "{} chunks ({} new), {} files ({} unchanged, {} removed, {} failed), KV {}, {} a token, {}\n",
+      k.n_chunks, k.n_built, d.n_files, d.n_unchanged, d.n_removed, d.failed.size(),
+      human_bytes(bytes), human_bytes(bytes_per_token), human_duration(k.seconds)));
 }
 
 void index(Session& session, const IndexOptions& o) {
   std::vector<FailedFile> ignored;
-  find_documents(o.paths, ignored);  // a path that is not there is said before a store is made or a model loaded
+  find_documents(
+      o.paths,
+      ignored);  // a path that is not there is said before a store is made or a model loaded
   const std::filesystem::path file = store_file(o.store);
   const bool is_new = !std::filesystem::exists(file);
   if (is_new) resolve_model(o.model.model.empty() ? kDefaultModel : o.model.model);
@@ -137,10 +164,15 @@ void index(Session& session, const IndexOptions& o) {
   Workspace workspace(model, settings);
   if (o.dry_run) return dry_run(session, o, workspace, settings);
   settings.write(documents);
-  const DocumentReport d = index_documents(session, documents, o.paths, split_options(workspace.engine().prompts(), settings.chunk_tokens));
+  const DocumentReport d =
+      index_documents(session, documents, o.paths,
+                      split_options(workspace.engine().prompts(), settings.chunk_tokens));
   for (const FailedFile& f : d.failed) session.note(fmt::format("failed: {}: {}", f.path, f.why));
   const KvReport k = build_kv(session, documents, workspace, settings.anchor);
-  if (k.n_not_stored > 0) session.note(fmt::format("{} chunks could not be stored (disk full?): their KV is computed again when it is needed", k.n_not_stored));
+  if (k.n_not_stored > 0)
+    session.note(fmt::format(
+        "{} chunks could not be stored (disk full?): their KV is computed again when it is needed",
+        k.n_not_stored));
   print_report(session, o, d, k, kv_bytes_per_token(workspace.model().config()));
   if (!d.failed.empty()) session.set_exit_status(kExitFailed);
 }
@@ -149,14 +181,21 @@ void index(Session& session, const IndexOptions& o) {
 
 void add_index(CLI::App& app, Session& session) {
   auto options = std::make_shared<IndexOptions>();
-  CLI::App* sub = app.add_subcommand("index", "Split documents into chunks and compute their KV once");
+  CLI::App* sub =
+      app.add_subcommand("index", "Split documents into chunks and compute their KV once");
   sub->add_option("paths", options->paths, "Files (.txt, .md) or folders of them")->required();
-  sub->add_option("--store", options->store, "Store to add them to; made when it is new")->required();
-  sub->add_option("--anchor", options->anchor, "What stands before a chunk while it is computed; new stores: leadin")
+  sub->add_option("--store", options->store, "Store to add them to; made when it is new")
+      ->required();
+  sub->add_option("--anchor", options->anchor,
+                  "What stands before a chunk while it is computed; new stores: leadin")
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));
-  sub->add_option("--leadin-tokens", options->leadin_tokens, "Length of the lead-in; new stores: 64")->check(CLI::Range(1, 300));
-  sub->add_option("--chunk-tokens", options->chunk_tokens, "Longest chunk; new stores: 512")->check(CLI::Range(32, 4096));
-  sub->add_option("--namespace", options->name_space, "Whose chunks these are: no other namespace finds them; new stores: default");
+  sub->add_option("--leadin-tokens", options->leadin_tokens,
+                  "Length of the lead-in; new stores: 64")
+      ->check(CLI::Range(1, 300));
+  sub->add_option("--chunk-tokens", options->chunk_tokens, "Longest chunk; new stores: 512")
+      ->check(CLI::Range(32, 4096));
+  sub->add_option("--namespace", options->name_space,
+                  "Whose chunks these are: no other namespace finds them; new stores: default");
   sub->add_flag("--dry-run", options->dry_run, "Only say how many bytes and seconds it would take");
   options->model.add_to(*sub);
   sub->callback([options, &session] { index(session, *options); });

@@ -17,7 +17,11 @@ fs::path data_folder() {
   const char* given = std::getenv("TESSERA_DATA");
   const fs::path path = given != nullptr ? given : build_info().data_dir;
   if (fs::exists(path / "demo" / "questions.jsonl")) return path;
-  throw Error(ErrorCode::kNotFound, fmt::format("no bundled documents at {} - set TESSERA_DATA to the data folder of the source tree", path.string()));
+  throw Error(
+      ErrorCode::kNotFound,
+      fmt::format(
+          "no bundled documents at {} - set TESSERA_DATA to the data folder of the source tree",
+          path.string()));
 }
 
 std::vector<std::string> demo_documents() {

@@ -15,7 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_markdown(const fs::path& path) { return path.extension() == ".md" || path.extension() == ".markdown"; }
+bool is_markdown(const fs::path& path) {
+  return path.extension() == ".md" || path.extension() == ".markdown";
+}
 bool is_document(const fs::path& path) { return is_markdown(path) || path.extension() == ".txt"; }
 
 std::string key_of_path(const fs::path& path) { return fs::weakly_canonical(path).string(); }
@@ -32,7 +34,8 @@ Change index_file(DocumentStore& documents, const fs::path& path, const SplitOpt
   const std::optional<StoredDocument> old = documents.document(name);
   if (old && old->digest == digest) return Change::kUnchanged;
   const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  const DocumentFormat format = is_markdown(path) ? DocumentFormat::kMarkdown : DocumentFormat::kPlainText;
+  const DocumentFormat format =
+      is_markdown(path) ? DocumentFormat::kMarkdown : DocumentFormat::kPlainText;
   const std::vector<Passage> passages = split_document(text, format, path.stem().string(), split);
   if (passages.empty()) throw Error(ErrorCode::kInvalidRequest, "has no text");
   documents.add_document({name, digest, 0}, passages);
@@ -44,7 +47,8 @@ int64_t remove_vanished(DocumentStore& documents, const std::vector<std::string>
   int64_t n = 0;
   for (const StoredDocument& document : documents.documents()) {
     const bool below = std::any_of(paths.begin(), paths.end(), [&](const std::string& root) {
-      return fs::is_directory(root) && document.path.starts_with((fs::path(key_of_path(root)) / "").string());
+      return fs::is_directory(root) &&
+             document.path.starts_with((fs::path(key_of_path(root)) / "").string());
     });
     if (below && !fs::exists(document.path)) n += documents.remove_document(document.path) ? 1 : 0;
   }
@@ -53,10 +57,14 @@ int64_t remove_vanished(DocumentStore& documents, const std::vector<std::string>
 
 }  // namespace
 
-std::vector<fs::path> find_documents(const std::vector<std::string>& paths, std::vector<FailedFile>& failed) {
+std::vector<fs::path> find_documents(const std::vector<std::string>& paths,
+                                     std::vector<FailedFile>& failed) {
   std::set<fs::path> found;
   for (const std::string& path : paths) {
-    if (!fs::exists(path)) throw Error(ErrorCode::kNotFound, fmt::format("{} - no such file or folder - name files or folders that are there", path));
+    if (!fs::exists(path))
+      throw Error(
+          ErrorCode::kNotFound,
+          fmt::format("{} - no such file or folder - name files or folders that are there", path));
     if (!fs::is_directory(path)) {
       if (is_document(path)) {
         found.insert(path);
@@ -65,14 +73,16 @@ std::vector<fs::path> find_documents(const std::vector<std::string>& paths, std:
       }
       continue;
     }
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied)) {
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied)) {
       if (entry.is_regular_file() && is_document(entry.path())) found.insert(entry.path());
     }
   }
   return {found.begin(), found.end()};
 }
 
-DocumentReport index_documents(const Session& session, DocumentStore& documents, const std::vector<std::string>& paths, const SplitOptions& split) {
+DocumentReport index_documents(const Session& session, DocumentStore& documents,
+                               const std::vector<std::string>& paths, const SplitOptions& split) {
   DocumentReport report;
   const std::vector<fs::path> files = find_documents(paths, report.failed);
   ProgressBar bar(session, "documents", files.size(), ProgressBar::Unit::kItems);
@@ -91,18 +101,21 @@ DocumentReport index_documents(const Session& session, DocumentStore& documents,
   return report;
 }
 
-KvReport build_kv(const Session& session, const DocumentStore& documents, Workspace& workspace, AnchorKind kind) {
+KvReport build_kv(const Session& session, const DocumentStore& documents, Workspace& workspace,
+                  AnchorKind kind) {
   const Stopwatch watch;
   KvReport report;
   Engine& engine = workspace.engine();
   ChunkBuilder builder = engine.builder();
   const Anchor anchor = engine.anchor(kind);
   builder.build_preamble(engine.prompts().preamble_ids(), session.stop_token());
-  ProgressBar bar(session, "kv", static_cast<uint64_t>(documents.n_passages()), ProgressBar::Unit::kItems);
+  ProgressBar bar(session, "kv", static_cast<uint64_t>(documents.n_passages()),
+                  ProgressBar::Unit::kItems);
   for (const StoredDocument& document : documents.documents()) {
     for (const StoredPassage& stored : documents.passages(document.path)) {
       session.throw_if_stopped();
-      const std::vector<int32_t> ids = engine.prompts().chunk_ids(stored.passage.title, stored.passage.text);
+      const std::vector<int32_t> ids =
+          engine.prompts().chunk_ids(stored.passage.title, stored.passage.text);
       const ChunkBuilder::Outcome outcome = builder.build(anchor, ids, session.stop_token());
       ++report.n_chunks;
       report.n_tokens += static_cast<int64_t>(ids.size());

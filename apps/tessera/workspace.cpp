@@ -46,16 +46,23 @@ std::unique_ptr<ChunkStore> open_store(uint64_t ram_bytes) {
 
 void ModelOptions::add_to(CLI::App& app) {
   app.add_option("-m,--model", model, "Name of the catalogue, or path of a GGUF file");
-  app.add_option("--threads", n_threads, "Threads of the model; 0: one for each CPU there is")->check(CLI::Range(0, 1024));
-  app.add_option("--ctx", n_ctx, "Tokens of prompt and answer together; 0: the model's, at most 8192")->check(CLI::NonNegativeNumber);
-  app.add_flag("--keep-file-types", keep_file_types, "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
-  app.add_option("--layout", layout, "Weight layout: measured, plain or repacked")->check(CLI::IsMember({"measured", "plain", "repacked"}));
+  app.add_option("--threads", n_threads, "Threads of the model; 0: one for each CPU there is")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--ctx", n_ctx,
+                 "Tokens of prompt and answer together; 0: the model's, at most 8192")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--keep-file-types", keep_file_types,
+               "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
+  app.add_option("--layout", layout, "Weight layout: measured, plain or repacked")
+      ->check(CLI::IsMember({"measured", "plain", "repacked"}));
 }
 
 LoadOptions ModelOptions::load_options() const {
   LoadOptions out;
   out.keep_file_types = keep_file_types;
-  out.layout = layout == "plain" ? WeightLayout::kPlain : layout == "repacked" ? WeightLayout::kRepacked : WeightLayout::kMeasured;
+  out.layout = layout == "plain"      ? WeightLayout::kPlain
+               : layout == "repacked" ? WeightLayout::kRepacked
+                                      : WeightLayout::kMeasured;
   out.n_threads = n_threads;
   out.profile_dir = data_dir() / "profiles";
   return out;
@@ -84,10 +91,16 @@ void StoreSettings::write(DocumentStore& documents) const {
 }
 
 fs::path store_file(const std::string& name) {
-  const auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; };
-  if (name.empty() || name.size() > 64 || name.front() == '.' || !std::all_of(name.begin(), name.end(), is_plain)) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("store name {} - may hold letters, digits, '-', '_' and '.' only, at most 64 of them", quote(name)));
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  if (name.empty() || name.size() > 64 || name.front() == '.' ||
+      !std::all_of(name.begin(), name.end(), is_plain)) {
+    throw Error(
+        ErrorCode::kInvalidRequest,
+        fmt::format(
+            "store name {} - may hold letters, digits, '-', '_' and '.' only, at most 64 of them",
+            quote(name)));
   }
   return data_dir() / "stores" / name / "store.db";
 }
@@ -98,8 +111,12 @@ std::unique_ptr<DocumentStore> open_documents(const std::string& name) {
   const fs::path file = store_file(name);
   if (!fs::exists(file)) {
     const std::vector<std::string> names = store_names();
-    throw Error(ErrorCode::kNotFound, fmt::format("no store {} - {} - make it with 'tessera index PATH --store {}'", quote(name),
-                                                  names.empty() ? "there is none yet" : fmt::format("there are {}", fmt::join(names, ", ")), name));
+    throw Error(
+        ErrorCode::kNotFound,
+        fmt::format("no store {} - {} - make it with 'tessera index PATH --store {}'", quote(name),
+                    names.empty() ? "there is none yet"
+                                  : fmt::format("there are {}", fmt::join(names, ", ")),
+                    name));
   }
   return std::make_unique<DocumentStore>(file);
 }
@@ -122,16 +139,24 @@ Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings)
   load_seconds_ = watch.ms() / 1000.0;
 }
 
-uint64_t kv_bytes_per_token(const ModelConfig& config) { return KvChunk::payload_bytes(config.kv_geometry(), 1); }
+uint64_t kv_bytes_per_token(const ModelConfig& config) {
+  return KvChunk::payload_bytes(config.kv_geometry(), 1);
+}
 
 nlohmann::json to_json(const Account& a) {
-  return {{"prompt_tokens", a.total()}, {"cached_tokens", a.cached()},   {"exact", a.exact}, {"soft", a.soft},
-          {"independent", a.independent}, {"recomputed", a.recomputed}, {"fresh", a.fresh}};
+  return {{"prompt_tokens", a.total()},
+          {"cached_tokens", a.cached()},
+          {"exact", a.exact},
+          {"soft", a.soft},
+          {"independent", a.independent},
+          {"recomputed", a.recomputed},
+          {"fresh", a.fresh}};
 }
 
 nlohmann::json to_json(const Timings& t) {
-  return {{"tokenize_ms", t.tokenize_ms}, {"retrieve_ms", t.retrieve_ms}, {"load_ms", t.load_ms},
-          {"select_ms", t.select_ms},     {"prefill_ms", t.prefill_ms},   {"first_token_ms", t.first_token_ms},
+  return {{"tokenize_ms", t.tokenize_ms}, {"retrieve_ms", t.retrieve_ms},
+          {"load_ms", t.load_ms},         {"select_ms", t.select_ms},
+          {"prefill_ms", t.prefill_ms},   {"first_token_ms", t.first_token_ms},
           {"decode_ms", t.decode_ms},     {"ttft_ms", t.ttft_ms()}};
 }
 

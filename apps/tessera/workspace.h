@@ -40,7 +40,8 @@ struct StoreSettings {
   void write(DocumentStore& documents) const;
 };
 
-// Folder of a named store. Throws Error(kInvalidRequest) for a name that is not letters, digits, '-', '_' or '.'.
+// Folder of a named store. Throws Error(kInvalidRequest) for a name that is not letters, digits,
+// '-', '_' or '.'.
 std::filesystem::path store_file(const std::string& name);
 std::filesystem::path kv_dir();
 

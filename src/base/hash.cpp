@@ -19,6 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kReadBytes = size_t(1) << 20;
+constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 template <typename Int>
 std::array<std::byte, sizeof(Int)> little_endian(Int value) {
@@ -104,13 +105,12 @@ Sha256Digest sha256_file(const std::filesystem::path& path,
 }
 
 std::string to_hex(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string hex;
   hex.reserve(2 * bytes.size());
   for (const std::byte byte : bytes) {
     const auto value = std::to_integer<unsigned>(byte);
-    hex.push_back(kDigits[value >> 4]);
-    hex.push_back(kDigits[value & 15]);
+    hex.push_back(kHexDigits[value >> 4]);
+    hex.push_back(kHexDigits[value & 15]);
   }
   return hex;
 }

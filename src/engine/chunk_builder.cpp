@@ -10,11 +10,13 @@
 
 namespace tessera {
 
-ChunkBuilder::ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store, const KvDomain& domain)
+ChunkBuilder::ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store,
+                           const KvDomain& domain)
     : decoder_(decoder), kv_(kv), store_(store), domain_(domain) {}
 
 void ChunkBuilder::prepare(std::span<const int32_t> before, std::stop_token stop) {
-  const bool same = has_resident_ && std::equal(before.begin(), before.end(), resident_.begin(), resident_.end());
+  const bool same =
+      has_resident_ && std::equal(before.begin(), before.end(), resident_.begin(), resident_.end());
   if (!same) {
     kv_.clear();
     has_resident_ = false;
@@ -30,14 +32,17 @@ void ChunkBuilder::prepare(std::span<const int32_t> before, std::stop_token stop
   kv_.truncate(static_cast<int32_t>(before.size()));
 }
 
-ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context, std::span<const int32_t> ids, std::stop_token stop) {
+ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context,
+                                                std::span<const int32_t> ids,
+                                                std::stop_token stop) {
   CHECK(!ids.empty());
   const ChunkKey key = key_of(domain_, context, ids);
   if (store_.contains(key)) return Outcome::kPresent;
   const size_t n = context.before.size() + ids.size();
   if (n > static_cast<size_t>(kv_.n_slots())) {
     throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("a chunk of {} tokens behind an anchor of {} does not fit into the context of {} - split it smaller",
+                fmt::format("a chunk of {} tokens behind an anchor of {} does not fit into the "
+                            "context of {} - split it smaller",
                             ids.size(), context.before.size(), kv_.n_slots()));
   }
   prepare(context.before, stop);
@@ -47,16 +52,19 @@ ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context, std::
   options.capture_kv = true;
   StepResult result = decoder_.prefill({&kv_, ids, positions}, options, stop);
   rows_computed_ += static_cast<int64_t>(ids.size());
-  auto chunk = std::make_shared<const KvChunk>(domain_.geometry, std::vector<int32_t>(ids.begin(), ids.end()), Lineage{},
-                                               std::move(result.captured));
+  auto chunk = std::make_shared<const KvChunk>(domain_.geometry,
+                                               std::vector<int32_t>(ids.begin(), ids.end()),
+                                               Lineage{}, std::move(result.captured));
   return store_.put(key, std::move(chunk)) ? Outcome::kBuilt : Outcome::kNotStored;
 }
 
-ChunkBuilder::Outcome ChunkBuilder::build(const Anchor& anchor, std::span<const int32_t> ids, std::stop_token stop) {
+ChunkBuilder::Outcome ChunkBuilder::build(const Anchor& anchor, std::span<const int32_t> ids,
+                                          std::stop_token stop) {
   return store_chunk({Match::kIndependent, anchor.kind, anchor.ids}, ids, stop);
 }
 
-ChunkBuilder::Outcome ChunkBuilder::build_preamble(std::span<const int32_t> ids, std::stop_token stop) {
+ChunkBuilder::Outcome ChunkBuilder::build_preamble(std::span<const int32_t> ids,
+                                                   std::stop_token stop) {
   return store_chunk({Match::kExact, AnchorKind::kBare, {}}, ids, stop);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Makes the stored KV of passages: each chunk computed behind its anchor, whose own KV is then dropped.
-// Not thread-safe: it uses the decoder it was given.
+// Makes the stored KV of passages: each chunk computed behind its anchor, whose own KV is then
+// dropped. Not thread-safe: it uses the decoder it was given.
 #include <cstdint>
 #include <span>
 #include <stop_token>
@@ -25,7 +25,8 @@ class ChunkBuilder {
   ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store, const KvDomain& domain);
 
   // The anchored blob of one chunk, unless the store already has it.
-  // Throws Error(kInvalidRequest) when anchor and chunk do not fit into the context, Error(kCancelled).
+  // Throws Error(kInvalidRequest) when anchor and chunk do not fit into the context,
+  // Error(kCancelled).
   Outcome build(const Anchor& anchor, std::span<const int32_t> ids, std::stop_token stop = {});
 
   // The exact blob of a prompt's preamble (behind nothing).
@@ -35,7 +36,8 @@ class ChunkBuilder {
   int64_t rows_computed() const { return rows_computed_; }
 
  private:
-  Outcome store_chunk(const KeyContext& context, std::span<const int32_t> ids, std::stop_token stop);
+  Outcome store_chunk(const KeyContext& context, std::span<const int32_t> ids,
+                      std::stop_token stop);
   void prepare(std::span<const int32_t> before, std::stop_token stop);
 
   Decoder& decoder_;

@@ -48,7 +48,8 @@ void ChunkLookup::work() {
   }
 }
 
-FoundSegment ChunkLookup::ask(const KeyContext& context, std::span<const int32_t> ids, Match match) {
+FoundSegment ChunkLookup::ask(const KeyContext& context, std::span<const int32_t> ids,
+                              Match match) {
   ChunkStore::Found found = store_.find(key_of(domain_, context, ids), domain_.geometry, ids);
   if (found.chunk == nullptr) return {};
   // KV that was made over approximate KV is never exact, whatever key it was found under.
@@ -57,15 +58,16 @@ FoundSegment ChunkLookup::ask(const KeyContext& context, std::span<const int32_t
 }
 
 FoundSegment ChunkLookup::look_up(const Asked& asked) {
-  const bool is_storable = asked.kind == SegmentKind::kPreamble || asked.kind == SegmentKind::kChunk;
+  const bool is_storable =
+      asked.kind == SegmentKind::kPreamble || asked.kind == SegmentKind::kChunk;
   if (!is_storable || asked.ids.empty()) return {};
   const KeyContext anchored = {Match::kIndependent, rules_.anchor, rules_.anchor_ids};
   if (rules_.exact && chain_is_exact_) {
     FoundSegment found = ask({Match::kExact, AnchorKind::kBare, before_}, asked.ids, Match::kExact);
     if (found.chunk != nullptr) return found;
   }
-  // A first chunk whose anchor is the very ids that stand before it is exact as well (DESIGN.md section 5), also when
-  // the preamble is not stored: it is then computed anew.
+  // A first chunk whose anchor is the very ids that stand before it is exact as well (DESIGN.md
+  // section 5), also when the preamble is not stored: it is then computed anew.
   const bool is_first_chunk = asked.kind == SegmentKind::kChunk && found_.size() <= 1;
   if (rules_.exact && is_first_chunk && before_ == rules_.anchor_ids) {
     FoundSegment found = ask(anchored, asked.ids, Match::kExact);

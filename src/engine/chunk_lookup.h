@@ -1,6 +1,6 @@
 #pragma once
-// Asks the store for the segments of a prompt, in order, on a thread of its own, while later segments are still being
-// tokenised. One per request.
+// Asks the store for the segments of a prompt, in order, on a thread of its own, while later
+// segments are still being tokenised. One per request.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -14,7 +14,8 @@
 
 namespace tessera {
 
-// What may be asked for. Exact matches are a chain: the first segment that is not exact ends it, as in prefix caching.
+// What may be asked for. Exact matches are a chain: the first segment that is not exact ends it, as
+// in prefix caching.
 struct LookupRules {
   bool exact = false;
   bool independent = false;

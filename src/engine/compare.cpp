@@ -29,8 +29,10 @@ double divergence(std::span<const float> p, std::span<const float> q) {
 
 }  // namespace
 
-Distance distance_between(std::span<const float> full, std::span<const float> policy, int32_t n_vocab) {
-  CHECK(full.size() == policy.size() && n_vocab > 0 && full.size() % static_cast<size_t>(n_vocab) == 0);
+Distance distance_between(std::span<const float> full, std::span<const float> policy,
+                          int32_t n_vocab) {
+  CHECK(full.size() == policy.size() && n_vocab > 0 &&
+        full.size() % static_cast<size_t>(n_vocab) == 0);
   const auto width = static_cast<size_t>(n_vocab);
   Distance d;
   d.n_positions = static_cast<int32_t>(full.size() / width);
@@ -41,21 +43,26 @@ Distance distance_between(std::span<const float> full, std::span<const float> po
     const std::span<const float> p = full.subspan(at, width);
     const std::span<const float> q = policy.subspan(at, width);
     kl += divergence(p, q);
-    same += std::max_element(p.begin(), p.end()) - p.begin() == std::max_element(q.begin(), q.end()) - q.begin() ? 1 : 0;
+    same += std::max_element(p.begin(), p.end()) - p.begin() ==
+                    std::max_element(q.begin(), q.end()) - q.begin()
+                ? 1
+                : 0;
   }
   d.mean_kl = kl / d.n_positions;
   d.top1 = static_cast<double>(same) / d.n_positions;
   return d;
 }
 
-Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink, std::stop_token stop) {
+Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink,
+                             std::stop_token stop) {
   Request reference = request;
   reference.policy = "full";
   reference.sampler = SamplerOptions{};  // greedy: the distance is taken along full's own answer
   Comparison out;
   Prefilled full = engine.prefill(reference, stop);
   out.full = engine.generate(reference, full, {}, stop);
-  const std::span<const int32_t> tokens(out.full.tokens.data(), std::min<size_t>(out.full.tokens.size(), kCompareTokens));
+  const std::span<const int32_t> tokens(out.full.tokens.data(),
+                                        std::min<size_t>(out.full.tokens.size(), kCompareTokens));
   const std::vector<float> expected = engine.forced_logits(full, tokens);
 
   Prefilled ours = engine.prefill(request, stop);

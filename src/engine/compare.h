@@ -1,5 +1,6 @@
 #pragma once
-// A request answered by its policy and by full prefill, and how far apart they are. Uses the engine it is given.
+// A request answered by its policy and by full prefill, and how far apart they are. Uses the engine
+// it is given.
 #include <span>
 #include <stop_token>
 
@@ -7,7 +8,8 @@
 
 namespace tessera {
 
-// Over the positions of full prefill's own greedy answer, teacher-forced, at most kCompareTokens of them.
+// Over the positions of full prefill's own greedy answer, teacher-forced, at most kCompareTokens of
+// them.
 struct Distance {
   double mean_kl = 0;  // KL(full || policy) in nats
   double top1 = 1;     // share of positions whose likeliest token is the same
@@ -24,9 +26,11 @@ struct Comparison {
 inline constexpr int32_t kCompareTokens = 32;
 
 // Rows of logits, [n, n_vocab].
-Distance distance_between(std::span<const float> full, std::span<const float> policy, int32_t n_vocab);
+Distance distance_between(std::span<const float> full, std::span<const float> policy,
+                          int32_t n_vocab);
 
 // `sink` gets the policy's text as it comes.
-Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink = {}, std::stop_token stop = {});
+Comparison compare_with_full(Engine& engine, const Request& request,
+                             const Engine::TextSink& sink = {}, std::stop_token stop = {});
 
 }  // namespace tessera

@@ -15,11 +15,14 @@ namespace tessera {
 namespace {
 
 EngineOptions with_defaults(EngineOptions options, const ModelConfig& config) {
-  if (options.n_ctx < 0) throw Error(ErrorCode::kInvalidRequest, fmt::format("context is {} - it must be positive", options.n_ctx));
+  if (options.n_ctx < 0)
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("context is {} - it must be positive", options.n_ctx));
   if (options.n_ctx == 0) options.n_ctx = std::min(config.n_ctx_train, Engine::kDefaultContext);
   if (options.n_ctx > config.n_ctx_train) {
     throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("context is {}, the model was trained for {} - use at most that", options.n_ctx, config.n_ctx_train));
+                fmt::format("context is {}, the model was trained for {} - use at most that",
+                            options.n_ctx, config.n_ctx_train));
   }
   return options;
 }
@@ -35,16 +38,22 @@ KvDomain domain_of(const Model& model, const Tokenizer& tokenizer, const EngineO
   return domain;
 }
 
-bool is_exact_only(const std::vector<Match>& lookups) { return lookups == std::vector<Match>{Match::kExact}; }
+bool is_exact_only(const std::vector<Match>& lookups) {
+  return lookups == std::vector<Match>{Match::kExact};
+}
 
 // Rows [begin, end) of a capture over `n_rows` rows.
-std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured, const KvGeometry& geometry, size_t n_rows, TokenRange rows) {
+std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured,
+                                     const KvGeometry& geometry, size_t n_rows, TokenRange rows) {
   const size_t row = geometry.layer_bytes(1);
   std::vector<std::byte> out;
   out.reserve(KvChunk::payload_bytes(geometry, rows.size()));
   for (size_t matrix = 0; matrix < 2 * static_cast<size_t>(geometry.n_layers); ++matrix) {
-    const auto first = captured.begin() + static_cast<ptrdiff_t>((matrix * n_rows + static_cast<size_t>(rows.begin)) * row);
-    out.insert(out.end(), first, first + static_cast<ptrdiff_t>(static_cast<size_t>(rows.size()) * row));
+    const auto first =
+        captured.begin() +
+        static_cast<ptrdiff_t>((matrix * n_rows + static_cast<size_t>(rows.begin)) * row);
+    out.insert(out.end(), first,
+               first + static_cast<ptrdiff_t>(static_cast<size_t>(rows.size()) * row));
   }
   return out;
 }
@@ -53,7 +62,8 @@ std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured, con
 void require_utf8(const std::string& what, std::string_view text) {
   const size_t at = find_invalid_utf8(text);
   if (at == std::string_view::npos) return;
-  throw Error(ErrorCode::kInvalidRequest, fmt::format("{} is not valid UTF-8 at byte {} - convert it to UTF-8", what, at));
+  throw Error(ErrorCode::kInvalidRequest,
+              fmt::format("{} is not valid UTF-8 at byte {} - convert it to UTF-8", what, at));
 }
 
 void check_texts(const Request& request) {
@@ -63,37 +73,49 @@ void check_texts(const Request& request) {
     require_utf8(fmt::format("the title of passage {}", i + 1), passage.title);
     require_utf8(fmt::format("passage {}", i + 1), passage.text);
     if (is_blank(passage.text)) {
-      throw Error(ErrorCode::kInvalidRequest, fmt::format("passage {} is empty or white space - leave it out", i + 1));
+      throw Error(ErrorCode::kInvalidRequest,
+                  fmt::format("passage {} is empty or white space - leave it out", i + 1));
     }
   }
   require_utf8("the question", request.question);
 }
 
-bool contains(const std::vector<Match>& list, Match match) { return std::find(list.begin(), list.end(), match) != list.end(); }
+bool contains(const std::vector<Match>& list, Match match) {
+  return std::find(list.begin(), list.end(), match) != list.end();
+}
 
 }  // namespace
 
 std::string_view match_name(Match match) {
   switch (match) {
-    case Match::kMiss: return "fresh";
-    case Match::kIndependent: return "independent";
-    case Match::kSoft: return "soft";
-    case Match::kExact: return "exact";
+    case Match::kMiss:
+      return "fresh";
+    case Match::kIndependent:
+      return "independent";
+    case Match::kSoft:
+      return "soft";
+    case Match::kExact:
+      return "exact";
   }
   return "";
 }
 
 std::string_view segment_kind_name(SegmentKind kind) {
   switch (kind) {
-    case SegmentKind::kPreamble: return "preamble";
-    case SegmentKind::kChunk: return "chunk";
-    case SegmentKind::kText: return "text";
-    case SegmentKind::kQuery: return "query";
+    case SegmentKind::kPreamble:
+      return "preamble";
+    case SegmentKind::kChunk:
+      return "chunk";
+    case SegmentKind::kText:
+      return "text";
+    case SegmentKind::kQuery:
+      return "query";
   }
   return "";
 }
 
-Engine::Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, ChunkStore* store, const EngineOptions& options)
+Engine::Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, ChunkStore* store,
+               const EngineOptions& options)
     : tokenizer_(tokenizer),
       store_(store),
       options_(with_defaults(options, model->config())),
@@ -102,8 +124,9 @@ Engine::Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, C
       kv_(model->config(), options_.n_ctx),
       domain_(domain_of(*model, tokenizer, options)) {
   if (tokenizer.n_vocab() != model->config().n_vocab) {
-    throw Error(ErrorCode::kModel, fmt::format("the tokenizer has {} tokens, the model {} - use the model's own file",
-                                               tokenizer.n_vocab(), model->config().n_vocab));
+    throw Error(ErrorCode::kModel,
+                fmt::format("the tokenizer has {} tokens, the model {} - use the model's own file",
+                            tokenizer.n_vocab(), model->config().n_vocab));
   }
 }
 
@@ -123,7 +146,8 @@ ChunkBuilder Engine::builder() {
   return {decoder_, kv_, *store_, domain_};
 }
 
-// Segments in order; each is handed to `lookup` as soon as its ids are known, so that loading overlaps tokenising.
+// Segments in order; each is handed to `lookup` as soon as its ids are known, so that loading
+// overlaps tokenising.
 Prompt Engine::assemble(const Request& request, ChunkLookup* lookup) const {
   check_texts(request);
   std::optional<PromptBuilder> own;
@@ -139,18 +163,22 @@ Prompt Engine::assemble(const Request& request, ChunkLookup* lookup) const {
     if (lookup != nullptr) lookup->push(kind, ids);
   };
   add(SegmentKind::kPreamble, prompts.preamble_ids());
-  for (const PassageText& passage : request.passages) add(SegmentKind::kChunk, prompts.chunk_ids(passage.title, passage.text));
+  for (const PassageText& passage : request.passages)
+    add(SegmentKind::kChunk, prompts.chunk_ids(passage.title, passage.text));
   add(SegmentKind::kQuery, prompts.query_ids(request.question));
   return assembler.take();
 }
 
 void Engine::check_length(const Prompt& prompt, const Request& request) const {
   if (request.max_tokens < 0) {
-    throw Error(ErrorCode::kInvalidRequest, fmt::format("max_tokens is {} - it must not be negative", request.max_tokens));
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("max_tokens is {} - it must not be negative", request.max_tokens));
   }
   if (prompt.ids.size() > static_cast<size_t>(n_ctx())) {
-    throw Error(ErrorCode::kInvalidRequest, fmt::format("the prompt has {} tokens, the context holds {} - ask for fewer passages or raise the context",
-                                                        prompt.ids.size(), n_ctx()));
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("the prompt has {} tokens, the context holds {} - ask for fewer "
+                            "passages or raise the context",
+                            prompt.ids.size(), n_ctx()));
   }
 }
 
@@ -160,7 +188,8 @@ std::vector<FoundSegment> Engine::place(Prompt& prompt, std::vector<FoundSegment
   std::vector<Decoder::Placement> placements;
   for (size_t i = 0; i < found.size(); ++i) {
     prompt.segments[i].match = found[i].match;
-    if (found[i].chunk != nullptr) placements.push_back({found[i].chunk.get(), prompt.segments[i].range.begin});
+    if (found[i].chunk != nullptr)
+      placements.push_back({found[i].chunk.get(), prompt.segments[i].range.begin});
   }
   decoder_.load(kv_, placements);
   return found;
@@ -177,7 +206,8 @@ Prefilled Engine::prefill(const Request& request, std::stop_token stop) {
   };
   std::optional<ChunkLookup> lookup;
   if (store_ != nullptr && !lookups.empty()) {
-    const LookupRules rules = {contains(lookups, Match::kExact), contains(lookups, Match::kIndependent), request.anchor,
+    const LookupRules rules = {contains(lookups, Match::kExact),
+                               contains(lookups, Match::kIndependent), request.anchor,
                                anchor(request.anchor).ids};
     lookup.emplace(*store_, domain_, rules);
   }
@@ -193,7 +223,8 @@ Prefilled Engine::prefill(const Request& request, std::stop_token stop) {
   lap(out.timings.select_ms);
 
   std::vector<int32_t> tokens;
-  for (const int32_t position : out.plan.rows) tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
+  for (const int32_t position : out.plan.rows)
+    tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
   StepOptions options;
   options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
   options.capture_kv = store_ != nullptr && is_exact_only(lookups);
@@ -204,14 +235,16 @@ Prefilled Engine::prefill(const Request& request, std::stop_token stop) {
   return out;
 }
 
-Answer Engine::generate(const Request& request, Prefilled& prefilled, const TextSink& sink, std::stop_token stop) {
+Answer Engine::generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
+                        std::stop_token stop) {
   Answer answer;
   answer.policy = request.policy;
   answer.finish_reason = "length";
   Sampler sampler(request.sampler);
   StreamingDetokenizer detokenizer(tokenizer_);
   std::vector<std::string> stops = request.stop;
-  if (prompts_.template_name() == "plain") stops.emplace_back("\n");  // a base model has no token that ends an answer
+  if (prompts_.template_name() == "plain")
+    stops.emplace_back("\n");  // a base model has no token that ends an answer
   StopFilter filter(std::move(stops));
   const auto give = [&](const std::string& text) {
     answer.text += text;
@@ -222,7 +255,8 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
   std::vector<float> logits = prefilled.logits;
   auto position = static_cast<int32_t>(prefilled.prompt.ids.size());
   for (int32_t n = 0; n < request.max_tokens; ++n) {
-    if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} tokens", n));
+    if (stop.stop_requested())
+      throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} tokens", n));
     const int32_t token = sampler.pick(logits);
     if (tokenizer_.is_end(token)) answer.finish_reason = "stop";
     if (answer.finish_reason == "stop") break;
@@ -252,7 +286,8 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
   for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
     const Segment& s = prefilled.plan.segments[i];
     const Account part = account_of({{s}, prefilled.plan.rows});
-    answer.segments.push_back({s.kind, s.range.size(), s.match, std::string(prefilled.found[i].tier), part.recomputed});
+    answer.segments.push_back(
+        {s.kind, s.range.size(), s.match, std::string(prefilled.found[i].tier), part.recomputed});
   }
   return answer;
 }
@@ -263,12 +298,17 @@ void Engine::publish_exact(const Prefilled& prefilled) {
   for (const Segment& s : prefilled.plan.segments) {
     const bool is_storable = s.kind == SegmentKind::kPreamble || s.kind == SegmentKind::kChunk;
     if (!is_storable || s.match != Match::kMiss) continue;
-    const auto first = static_cast<int32_t>(std::lower_bound(rows.begin(), rows.end(), s.range.begin) - rows.begin());
-    const std::span<const int32_t> own = std::span(ids).subspan(static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
-    const KeyContext behind = {Match::kExact, AnchorKind::kBare, std::span(ids).first(static_cast<size_t>(s.range.begin))};
+    const auto first = static_cast<int32_t>(
+        std::lower_bound(rows.begin(), rows.end(), s.range.begin) - rows.begin());
+    const std::span<const int32_t> own = std::span(ids).subspan(
+        static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
+    const KeyContext behind = {Match::kExact, AnchorKind::kBare,
+                               std::span(ids).first(static_cast<size_t>(s.range.begin))};
     store_->put(key_of(domain_, behind, own),
-                std::make_shared<const KvChunk>(domain_.geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
-                                                slice_capture(prefilled.captured, domain_.geometry, rows.size(), {first, first + s.range.size()})));
+                std::make_shared<const KvChunk>(
+                    domain_.geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
+                    slice_capture(prefilled.captured, domain_.geometry, rows.size(),
+                                  {first, first + s.range.size()})));
   }
 }
 
@@ -280,8 +320,10 @@ void Engine::commit(const Request& request, const Prefilled& prefilled, std::sto
   const Anchor behind = anchor(request.anchor);
   for (const Segment& s : prefilled.plan.segments) {
     if (s.kind != SegmentKind::kChunk || s.match != Match::kMiss) continue;
-    // It did fit behind this prompt; that it does not behind its anchor must not cost the caller the answer.
-    if (behind.ids.size() + static_cast<size_t>(s.range.size()) > static_cast<size_t>(kv_.n_slots())) continue;
+    // It did fit behind this prompt; that it does not behind its anchor must not cost the caller
+    // the answer.
+    const size_t n_rows = behind.ids.size() + static_cast<size_t>(s.range.size());
+    if (n_rows > static_cast<size_t>(kv_.n_slots())) continue;
     const auto begin = prefilled.prompt.ids.begin() + s.range.begin;
     made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
   }
@@ -294,12 +336,14 @@ Answer Engine::answer(const Request& request, const TextSink& sink, std::stop_to
   return out;
 }
 
-std::vector<float> Engine::forced_logits(const Prefilled& prefilled, std::span<const int32_t> tokens) {
+std::vector<float> Engine::forced_logits(const Prefilled& prefilled,
+                                         std::span<const int32_t> tokens) {
   std::vector<float> out = prefilled.logits;
   const auto n_prompt = static_cast<int32_t>(prefilled.prompt.ids.size());
   kv_.truncate(n_prompt);
   if (tokens.size() < 2) return out;
-  const std::span<const int32_t> fed = tokens.first(std::min(tokens.size() - 1, static_cast<size_t>(kv_.n_slots() - n_prompt)));
+  const std::span<const int32_t> fed =
+      tokens.first(std::min(tokens.size() - 1, static_cast<size_t>(kv_.n_slots() - n_prompt)));
   std::vector<int32_t> positions(fed.size());
   std::iota(positions.begin(), positions.end(), n_prompt);
   StepOptions options;

@@ -1,8 +1,8 @@
 #pragma once
 // Answers questions over passages: plan, load, compute, sample, commit. One request at a time.
 //
-// Not thread-safe: one engine per thread (the model and the store may be shared). A fault of the store is a miss; a bad
-// request is an Error and leaves the engine as it was.
+// Not thread-safe: one engine per thread (the model and the store may be shared). A fault of the
+// store is a miss; a bad request is an Error and leaves the engine as it was.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,7 +49,8 @@ struct Request {
   std::vector<std::string> stop;
 };
 
-// Milliseconds. Loading runs beside tokenising: load_ms is what was left to wait for, and the copy into place.
+// Milliseconds. Loading runs beside tokenising: load_ms is what was left to wait for, and the copy
+// into place.
 struct Timings {
   double tokenize_ms = 0;
   double retrieve_ms = 0;  // set by the caller, who retrieved
@@ -58,7 +59,9 @@ struct Timings {
   double prefill_ms = 0;
   double first_token_ms = 0;  // sampling and decoding its text
   double decode_ms = 0;       // all later tokens
-  double ttft_ms() const { return tokenize_ms + retrieve_ms + load_ms + select_ms + prefill_ms + first_token_ms; }
+  double ttft_ms() const {
+    return tokenize_ms + retrieve_ms + load_ms + select_ms + prefill_ms + first_token_ms;
+  }
 };
 
 struct SegmentReport {
@@ -75,8 +78,8 @@ struct Prefilled {
   ReusePlan plan;
   std::vector<FoundSegment> found;  // pins, one per segment
   std::vector<float> logits;        // [n_vocab], of the last token
-  // KV of the computed rows, as in StepResult::captured; only for policies that ask for nothing but exact matches: what
-  // they compute is exact and may be published as such.
+  // KV of the computed rows, as in StepResult::captured; only for policies that ask for nothing but
+  // exact matches: what they compute is exact and may be published as such.
   std::vector<std::byte> captured;
   Timings timings;
 };
@@ -97,19 +100,23 @@ class Engine {
   using TextSink = std::function<void(std::string_view)>;
 
   // `store` may be null: nothing is looked up or kept. References must outlive the engine.
-  Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, ChunkStore* store, const EngineOptions& options);
+  Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, ChunkStore* store,
+         const EngineOptions& options);
 
-  // Whole request: text is given to `sink` as it comes. Chunks that were missed are made and stored afterwards.
+  // Whole request: text is given to `sink` as it comes. Chunks that were missed are made and stored
+  // afterwards.
   Answer answer(const Request& request, const TextSink& sink = {}, std::stop_token stop = {});
 
   // The parts of a request, for comparison and measurement.
   Prefilled prefill(const Request& request, std::stop_token stop = {});
-  Answer generate(const Request& request, Prefilled& prefilled, const TextSink& sink, std::stop_token stop = {});
-  // Stores what the request missed: under an exact-only policy the exact KV it computed, else anchored blobs, which are
-  // made now. Overwrites the working KV.
+  Answer generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
+                  std::stop_token stop = {});
+  // Stores what the request missed: under an exact-only policy the exact KV it computed, else
+  // anchored blobs, which are made now. Overwrites the working KV.
   void commit(const Request& request, const Prefilled& prefilled, std::stop_token stop = {});
-  // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], the prompt's own last ones
-  // first, so that row i predicts tokens[i]. The working KV must still hold the prompt; it is cut back to it.
+  // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], the
+  // prompt's own last ones first, so that row i predicts tokens[i]. The working KV must still hold
+  // the prompt; it is cut back to it.
   std::vector<float> forced_logits(const Prefilled& prefilled, std::span<const int32_t> tokens);
 
   Anchor anchor(AnchorKind kind) const;

@@ -53,7 +53,8 @@ double token_f1(std::string_view answer, std::span<const std::string> gold) {
 
 bool exact_match(std::string_view answer, std::span<const std::string> gold) {
   const std::string normal = normalize_answer(answer);
-  return std::any_of(gold.begin(), gold.end(), [&](const std::string& g) { return normalize_answer(g) == normal; });
+  return std::any_of(gold.begin(), gold.end(),
+                     [&](const std::string& g) { return normalize_answer(g) == normal; });
 }
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 #pragma once
-// Scores of short answers, as SQuAD defines them (Rajpurkar et al. 2016, section 6.1): lower case, no punctuation, no
-// articles, white space folded. Pure; thread-safe.
+// Scores of short answers, as SQuAD defines them (Rajpurkar et al. 2016, section 6.1): lower case,
+// no punctuation, no articles, white space folded. Pure; thread-safe.
 #include <span>
 #include <string>
 #include <string_view>

@@ -8,7 +8,8 @@ namespace tessera {
 namespace {
 
 TEST(Metrics, NormalisationDropsCasePunctuationAndArticles) {
-  EXPECT_EQ(normalize_answer("  The  R.A.N.D. Corporation, a think-tank! "), "rand corporation thinktank");
+  EXPECT_EQ(normalize_answer("  The  R.A.N.D. Corporation, a think-tank! "),
+            "rand corporation thinktank");
 }
 
 TEST(Metrics, F1CountsSharedWordsOnce) {

@@ -32,10 +32,18 @@ Account account_of(const ReusePlan& plan) {
     const auto computed = static_cast<int32_t>(end - begin);
     const int32_t kept = s.range.size() - computed;
     switch (s.match) {
-      case Match::kMiss: a.fresh += computed; break;
-      case Match::kExact: a.exact += kept; break;
-      case Match::kSoft: a.soft += kept; break;
-      case Match::kIndependent: a.independent += kept; break;
+      case Match::kMiss:
+        a.fresh += computed;
+        break;
+      case Match::kExact:
+        a.exact += kept;
+        break;
+      case Match::kSoft:
+        a.soft += kept;
+        break;
+      case Match::kIndependent:
+        a.independent += kept;
+        break;
     }
     if (s.match != Match::kMiss) a.recomputed += computed;
   }

@@ -22,7 +22,8 @@ struct Account {
   bool operator==(const Account&) const = default;
 };
 
-// What a request computes: every position of a segment that was missed, and the chosen ones of the others.
+// What a request computes: every position of a segment that was missed, and the chosen ones of the
+// others.
 struct ReusePlan {
   std::vector<Segment> segments;
   std::vector<int32_t> rows;  // positions, ascending

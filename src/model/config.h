@@ -45,9 +45,9 @@ struct ModelConfig {
   int32_t head_dim = 0;
   float norm_epsilon = 1e-5F;
   float embed_scale = 1.0F;
-  float attention_scale = 0.0F;       // applied to q k; set by the family
-  bool scale_query_first = false;     // the scale multiplies q itself (Gemma) instead of the scores
-  float final_logit_softcap = 0.0F;   // 0: none
+  float attention_scale = 0.0F;      // applied to q k; set by the family
+  bool scale_query_first = false;    // the scale multiplies q itself (Gemma) instead of the scores
+  float final_logit_softcap = 0.0F;  // 0: none
   Activation activation = Activation::kSilu;
   std::vector<LayerConfig> layers;
 

@@ -33,12 +33,16 @@ Decoder::Decoder(std::shared_ptr<const Model> model, int32_t n_threads, int32_t 
 
 Decoder::~Decoder() = default;
 
-uint64_t Decoder::compute_bytes() const { return ggml_gallocr_get_buffer_size(runtime_->allocator.get(), 0); }
+uint64_t Decoder::compute_bytes() const {
+  return ggml_gallocr_get_buffer_size(runtime_->allocator.get(), 0);
+}
 
 namespace {
 
-// Every claim that a step rests on. All of them are the engine's own doing, so they are checks, not errors.
-void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences, const StepOptions& options) {
+// Every claim that a step rests on. All of them are the engine's own doing, so they are checks, not
+// errors.
+void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
+                const StepOptions& options) {
   CHECK(!sequences.empty());
   size_t n_rows = 0;
   for (const SequenceRows& s : sequences) {
@@ -60,9 +64,12 @@ void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences, c
     n_rows += s.positions.size();
   }
   for (const int32_t row : options.logit_rows) CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
-  for (const int32_t row : options.attention_rows) CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
-  CHECK(options.attention_rows.empty() || (sequences.size() == 1 && !options.attention_layers.empty()));
-  CHECK(options.layers.begin == 0 || options.hidden.size() == n_rows * static_cast<size_t>(c.embed_dim));
+  for (const int32_t row : options.attention_rows)
+    CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
+  CHECK(options.attention_rows.empty() ||
+        (sequences.size() == 1 && !options.attention_layers.empty()));
+  CHECK(options.layers.begin == 0 ||
+        options.hidden.size() == n_rows * static_cast<size_t>(c.embed_dim));
   CHECK(options.layers.end <= c.n_layers && options.kv_layer < c.n_layers);
 }
 
@@ -77,7 +84,8 @@ StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOpti
     runtime_->last = std::make_unique<StepGraph>(state, std::move(shape));
     if (!ggml_gallocr_alloc_graph(runtime_->allocator.get(), runtime_->last->graph())) {
       runtime_->last.reset();
-      throw Error(ErrorCode::kIo, "not enough memory for a step - use a smaller micro-batch or context");
+      throw Error(ErrorCode::kIo,
+                  "not enough memory for a step - use a smaller micro-batch or context");
     }
   }
   StepGraph& graph = *runtime_->last;
@@ -88,7 +96,8 @@ StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOpti
   StepResult result;
   for (const SequenceRows& s : sequences) {
     result.n_keys = std::max(result.n_keys, s.positions.back() + 1);
-    // KV of a position is whole only when all layers have run; a partial pass is completed by the step that resumes it.
+    // KV of a position is whole only when all layers have run; a partial pass is completed by the
+    // step that resumes it.
     if (graph.shape().layer_end < config().n_layers) continue;
     for (const int32_t position : s.positions) s.kv->mark({position, position + 1});
   }
@@ -98,7 +107,9 @@ StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOpti
 
 namespace {
 
-void append(std::vector<float>& to, const std::vector<float>& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(std::vector<float>& to, const std::vector<float>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 // Rows [begin, end) of `options`, renumbered.
 StepOptions part_of(const StepOptions& options, int32_t begin, int32_t end, int32_t embed_dim) {
@@ -110,8 +121,9 @@ StepOptions part_of(const StepOptions& options, int32_t begin, int32_t end, int3
   pick(part.logit_rows);
   pick(part.attention_rows);
   if (!options.hidden.empty()) {
-    part.hidden = options.hidden.subspan(static_cast<size_t>(begin) * static_cast<size_t>(embed_dim),
-                                         static_cast<size_t>(end - begin) * static_cast<size_t>(embed_dim));
+    part.hidden =
+        options.hidden.subspan(static_cast<size_t>(begin) * static_cast<size_t>(embed_dim),
+                               static_cast<size_t>(end - begin) * static_cast<size_t>(embed_dim));
   }
   return part;
 }
@@ -119,7 +131,10 @@ StepOptions part_of(const StepOptions& options, int32_t begin, int32_t end, int3
 // Joins the results of micro-batches into what one step over all rows would have returned.
 class ResultJoiner {
  public:
-  ResultJoiner(const ModelConfig& config, size_t n_rows, int32_t n_keys) : config_(config), n_rows_(n_rows) { out_.n_keys = n_keys; }
+  ResultJoiner(const ModelConfig& config, size_t n_rows, int32_t n_keys)
+      : config_(config), n_rows_(n_rows) {
+    out_.n_keys = n_keys;
+  }
 
   void add(const StepResult& part, size_t n_part_rows, size_t n_logit_layers) {
     append(out_.hidden, part.hidden);
@@ -143,7 +158,8 @@ class ResultJoiner {
     logits_.resize(n_layers);
     const size_t each = logits.size() / n_layers;
     for (size_t i = 0; i < n_layers; ++i) {
-      logits_[i].insert(logits_[i].end(), logits.begin() + static_cast<ptrdiff_t>(i * each), logits.begin() + static_cast<ptrdiff_t>((i + 1) * each));
+      logits_[i].insert(logits_[i].end(), logits.begin() + static_cast<ptrdiff_t>(i * each),
+                        logits.begin() + static_cast<ptrdiff_t>((i + 1) * each));
     }
   }
 
@@ -163,7 +179,8 @@ class ResultJoiner {
     const size_t n_matrices = 2 * static_cast<size_t>(config_.n_layers);
     out_.captured.resize(n_matrices * n_rows_ * row);
     for (size_t m = 0; m < n_matrices; ++m) {
-      std::memcpy(out_.captured.data() + (m * n_rows_ + rows_done_) * row, captured.data() + m * n_part_rows * row, n_part_rows * row);
+      std::memcpy(out_.captured.data() + (m * n_rows_ + rows_done_) * row,
+                  captured.data() + m * n_part_rows * row, n_part_rows * row);
     }
   }
 
@@ -176,7 +193,8 @@ class ResultJoiner {
 
 }  // namespace
 
-StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options, std::stop_token stop) {
+StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options,
+                            std::stop_token stop) {
   const auto n_rows = static_cast<int32_t>(rows.positions.size());
   if (n_rows <= micro_batch_) {
     if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled before prefill");
@@ -185,12 +203,17 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
   ResultJoiner joiner(config(), rows.positions.size(), rows.positions.back() + 1);
   const size_t n_logit_layers = std::max<size_t>(1, options.logit_layers.size());
   for (int32_t begin = 0; begin < n_rows; begin += micro_batch_) {
-    if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} of {} rows", begin, n_rows));
+    if (stop.stop_requested())
+      throw Error(ErrorCode::kCancelled,
+                  fmt::format("cancelled after {} of {} rows", begin, n_rows));
     const int32_t end = std::min(n_rows, begin + micro_batch_);
     const auto first = static_cast<size_t>(begin);
     const auto count = static_cast<size_t>(end - begin);
-    const SequenceRows part = {rows.kv, rows.tokens.empty() ? rows.tokens : rows.tokens.subspan(first, count), rows.positions.subspan(first, count)};
-    joiner.add(step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count, n_logit_layers);
+    const SequenceRows part = {
+        rows.kv, rows.tokens.empty() ? rows.tokens : rows.tokens.subspan(first, count),
+        rows.positions.subspan(first, count)};
+    joiner.add(step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count,
+               n_logit_layers);
   }
   return joiner.take();
 }
@@ -206,8 +229,10 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
     CHECK(range.begin >= 0 && range.end <= kv.n_slots());
     for (int32_t layer = 0; layer < c.n_layers; ++layer) {
       const auto l = static_cast<size_t>(layer);
-      std::memcpy(kv.row(buffers.k[l], range.begin), p.chunk->k(layer).data(), p.chunk->k(layer).size());
-      std::memcpy(kv.row(buffers.v[l], range.begin), p.chunk->v(layer).data(), p.chunk->v(layer).size());
+      std::memcpy(kv.row(buffers.k[l], range.begin), p.chunk->k(layer).data(),
+                  p.chunk->k(layer).size());
+      std::memcpy(kv.row(buffers.v[l], range.begin), p.chunk->v(layer).data(),
+                  p.chunk->v(layer).size());
     }
     if (!runs.empty() && runs.back().end == range.begin) {
       runs.back().end = range.end;
@@ -217,9 +242,10 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
   }
 
   const size_t n_nodes = 64 + runs.size() * (2 + 2 * static_cast<size_t>(c.n_layers));
-  const ggml_context_ptr context(ggml_init({.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
-                                            .mem_buffer = nullptr,
-                                            .no_alloc = true}));
+  const ggml_context_ptr context(ggml_init(
+      {.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
   ggml_cgraph* graph = ggml_new_graph_custom(context.get(), n_nodes, false);
   std::vector<ggml_tensor*> positions;
   for (const TokenRange& run : runs) {
@@ -227,12 +253,16 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
     ggml_set_input(positions.back());
     for (size_t l = 0; l < buffers.k.size(); ++l) {
       ggml_tensor* k = buffers.k[l];
-      ggml_tensor* rows = ggml_view_3d(context.get(), k, c.head_dim, c.n_kv_heads, run.size(), static_cast<size_t>(c.head_dim) * k->nb[0],
-                                       k->nb[1], static_cast<size_t>(run.begin) * k->nb[1]);
-      ggml_build_forward_expand(graph, rope_inplace(context.get(), rows, positions.back(), model_->state().rope_factors, c.layers[l].rope));
+      ggml_tensor* rows = ggml_view_3d(context.get(), k, c.head_dim, c.n_kv_heads, run.size(),
+                                       static_cast<size_t>(c.head_dim) * k->nb[0], k->nb[1],
+                                       static_cast<size_t>(run.begin) * k->nb[1]);
+      ggml_build_forward_expand(
+          graph, rope_inplace(context.get(), rows, positions.back(), model_->state().rope_factors,
+                              c.layers[l].rope));
     }
   }
-  runtime_->last.reset();  // its tensors lie in the buffer that is about to be used for another graph
+  runtime_->last
+      .reset();  // its tensors lie in the buffer that is about to be used for another graph
   CHECK(ggml_gallocr_alloc_graph(runtime_->allocator.get(), graph));
   for (size_t i = 0; i < runs.size(); ++i) {
     auto* at = static_cast<int32_t*>(positions[i]->data);
@@ -261,11 +291,14 @@ double Decoder::share_outside_kernels(const SequenceRows& rows) {
   };
   ggml_backend_t backend = runtime_->backend.get();
   const StepOptions options;
-  for (size_t begin = 0; begin < rows.positions.size(); begin += static_cast<size_t>(micro_batch_)) {
+  for (size_t begin = 0; begin < rows.positions.size();
+       begin += static_cast<size_t>(micro_batch_)) {
     const size_t n = std::min(rows.positions.size() - begin, static_cast<size_t>(micro_batch_));
-    const SequenceRows part = {rows.kv, rows.tokens.subspan(begin, n), rows.positions.subspan(begin, n)};
+    const SequenceRows part = {rows.kv, rows.tokens.subspan(begin, n),
+                               rows.positions.subspan(begin, n)};
     StepGraph graph(model_->state(), shape_of_step(config(), {&part, 1}, options));
-    const ggml_backend_sched_ptr sched(ggml_backend_sched_new(&backend, nullptr, 1, 16384, false, false));
+    const ggml_backend_sched_ptr sched(
+        ggml_backend_sched_new(&backend, nullptr, 1, 16384, false, false));
     ggml_backend_sched_set_eval_callback(sched.get(), before_or_after, &clocked);
     CHECK(ggml_backend_sched_alloc_graph(sched.get(), graph.graph()));
     graph.set_inputs({&part, 1}, options);

@@ -1,9 +1,11 @@
 #pragma once
-// Runs a model over rows of one or more sequences, with gaps between their positions (DESIGN.md section 4).
+// Runs a model over rows of one or more sequences, with gaps between their positions (DESIGN.md
+// section 4).
 //
-// Each row writes its K and V into its slot before attention reads them; attention sees key_pos <= query_pos, inside the
-// window where a layer has one. Not thread-safe: one decoder per thread. Results are deterministic for equal input,
-// weight layout and thread count; rows computed together or apart agree exactly as long as steps keep one kernel class.
+// Each row writes its K and V into its slot before attention reads them; attention sees key_pos <=
+// query_pos, inside the window where a layer has one. Not thread-safe: one decoder per thread.
+// Results are deterministic for equal input, weight layout and thread count; rows computed together
+// or apart agree exactly as long as steps keep one kernel class.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,11 +19,11 @@
 
 namespace tessera {
 
-// Rows of one sequence in one step. `positions` ascend strictly. A position may already have KV: it is replaced.
-// Every position below the highest one must have KV or be among the rows.
+// Rows of one sequence in one step. `positions` ascend strictly. A position may already have KV: it
+// is replaced. Every position below the highest one must have KV or be among the rows.
 struct SequenceRows {
   WorkingKv* kv = nullptr;
-  std::span<const int32_t> tokens;     // not read when the step resumes from hidden states
+  std::span<const int32_t> tokens;  // not read when the step resumes from hidden states
   std::span<const int32_t> positions;
 };
 
@@ -32,40 +34,47 @@ struct LayerRange {
   bool holds(int32_t layer) const { return layer >= begin && layer < end; }
 };
 
-// ggml picks its kernels by the number of rows, and they round differently (GGML.md T1 to T3). kPrefill pads a step so
-// that any number of rows takes the kernels of a long prompt; kDecode does not, which is faster for single rows.
+// ggml picks its kernels by the number of rows, and they round differently (GGML.md T1 to T3).
+// kPrefill pads a step so that any number of rows takes the kernels of a long prompt; kDecode does
+// not, which is faster for single rows.
 enum class KernelClass { kPrefill, kDecode };
 
 // What a step returns besides writing KV. Row numbers count over all sequences in the order given.
 struct StepOptions {
   KernelClass kernels = KernelClass::kPrefill;
-  LayerRange layers;               // empty: all. `begin` > 0 resumes from `hidden`; `end` stops before that layer
-  std::span<const float> hidden;   // [n_rows, embed_dim], the residual that enters layers.begin
+  LayerRange
+      layers;  // empty: all. `begin` > 0 resumes from `hidden`; `end` stops before that layer
+  std::span<const float> hidden;  // [n_rows, embed_dim], the residual that enters layers.begin
   std::vector<int32_t> logit_rows;
-  std::vector<int32_t> logit_layers;  // logit lens: after these layers (0-based), ascending; empty: after the last
+  std::vector<int32_t>
+      logit_layers;  // logit lens: after these layers (0-based), ascending; empty: after the last
   bool return_hidden = false;
-  LayerRange norm_layers;          // L2 norm of the residual after each of these layers, averaged
-  int32_t kv_layer = -1;           // K before RoPE and V of this layer; may be layers.end, which then only projects
-  bool capture_kv = false;         // the same of all layers, f16: what a chunk is made of
+  LayerRange norm_layers;  // L2 norm of the residual after each of these layers, averaged
+  int32_t kv_layer =
+      -1;  // K before RoPE and V of this layer; may be layers.end, which then only projects
+  bool capture_kv = false;              // the same of all layers, f16: what a chunk is made of
   std::vector<int32_t> attention_rows;  // rows whose attention is wanted; one sequence only
-  LayerRange attention_layers;     // averaged over heads and these layers
+  LayerRange attention_layers;          // averaged over heads and these layers
 };
 
 struct StepResult {
-  std::vector<float> logits;     // [logit_layers or 1, logit_rows, n_vocab]
-  std::vector<float> hidden;     // [n_rows, embed_dim], the residual after layers.end - 1, before the output norm
+  std::vector<float> logits;  // [logit_layers or 1, logit_rows, n_vocab]
+  std::vector<float>
+      hidden;  // [n_rows, embed_dim], the residual after layers.end - 1, before the output norm
   std::vector<float> norms;      // [n_rows]
   std::vector<float> k, v;       // [n_rows, kv_dim]
   std::vector<float> attention;  // [attention_rows, n_keys]; each row sums to 1
   int32_t n_keys = 0;            // highest position of the step + 1
-  std::vector<std::byte> captured;  // per layer K then V, [n_rows, kv_dim] f16: the payload of a KvChunk
+  std::vector<std::byte>
+      captured;  // per layer K then V, [n_rows, kv_dim] f16: the payload of a KvChunk
 };
 
 class Decoder {
  public:
   static constexpr int32_t kDefaultMicroBatch = 512;
 
-  explicit Decoder(std::shared_ptr<const Model> model, int32_t n_threads = 0, int32_t micro_batch = kDefaultMicroBatch);
+  explicit Decoder(std::shared_ptr<const Model> model, int32_t n_threads = 0,
+                   int32_t micro_batch = kDefaultMicroBatch);
   ~Decoder();
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
@@ -78,19 +87,21 @@ class Decoder {
   // One pass over the layers. At most micro_batch rows.
   StepResult step(std::span<const SequenceRows> sequences, const StepOptions& options);
 
-  // Any number of rows of one sequence in micro-batches, results joined. Between two micro-batches `stop` is looked at:
-  // Error(kCancelled), and rows not computed have no KV.
-  StepResult prefill(const SequenceRows& rows, const StepOptions& options, std::stop_token stop = {});
+  // Any number of rows of one sequence in micro-batches, results joined. Between two micro-batches
+  // `stop` is looked at: Error(kCancelled), and rows not computed have no KV.
+  StepResult prefill(const SequenceRows& rows, const StepOptions& options,
+                     std::stop_token stop = {});
 
-  // Copies a chunk's V, and its K rotated to where it now stands, into positions position .. position + n_tokens - 1.
+  // Copies a chunk's V, and its K rotated to where it now stands, into positions position ..
+  // position + n_tokens - 1.
   struct Placement {
     const KvChunk* chunk = nullptr;
     int32_t position = 0;
   };
   void load(WorkingKv& kv, std::span<const Placement> placements);
 
-  // Share of a prefill's time that is spent outside matrix products and attention, 0..1. Computes the rows node by node
-  // with a clock around each, so the pass itself is slower than prefill().
+  // Share of a prefill's time that is spent outside matrix products and attention, 0..1. Computes
+  // the rows node by node with a clock around each, so the pass itself is slower than prefill().
   double share_outside_kernels(const SequenceRows& rows);
 
   // Bytes of the compute buffers so far.

@@ -17,8 +17,8 @@
 namespace tessera {
 namespace {
 
-// ggml reports why a file is malformed only through its logger, so the lines it writes while a file is being parsed
-// are collected and become the error's text.
+// ggml reports why a file is malformed only through its logger, so the lines it writes while a file
+// is being parsed are collected and become the error's text.
 class LogCapture {
  public:
   LogCapture() : lock_(mutex()) {
@@ -46,7 +46,9 @@ class LogCapture {
     return instance;
   }
   static void append(ggml_log_level level, const char* line, void*) {
-    if (level == GGML_LOG_LEVEL_ERROR || level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_CONT) lines() += line;
+    if (level == GGML_LOG_LEVEL_ERROR || level == GGML_LOG_LEVEL_WARN ||
+        level == GGML_LOG_LEVEL_CONT)
+      lines() += line;
   }
 
   std::lock_guard<std::mutex> lock_;
@@ -62,23 +64,28 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
   fd_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd_.is_open()) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kModel;
-    throw Error(code, fmt::format("cannot open model {} - {} - give the path of a GGUF file", path.string(), std::strerror(errno)));
+    throw Error(code, fmt::format("cannot open model {} - {} - give the path of a GGUF file",
+                                  path.string(), std::strerror(errno)));
   }
   struct stat info = {};
   if (::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    throw Error(ErrorCode::kModel, fmt::format("model {} is not a regular file - give the path of a GGUF file", path.string()));
+    throw Error(ErrorCode::kModel,
+                fmt::format("model {} is not a regular file - give the path of a GGUF file",
+                            path.string()));
   }
   file_bytes_ = static_cast<uint64_t>(info.st_size);
   {
     const LogCapture capture;
-    gguf_.reset(gguf_init_from_file(path.c_str(), gguf_init_params{.no_alloc = true, .ctx = nullptr}));
+    gguf_.reset(
+        gguf_init_from_file(path.c_str(), gguf_init_params{.no_alloc = true, .ctx = nullptr}));
     if (gguf_ == nullptr) fail("header", LogCapture::text());
   }
   read_tensor_table();
 }
 
 void GgufFile::fail(std::string_view field, std::string_view why) const {
-  throw Error(ErrorCode::kModel, fmt::format("model {}: field '{}' - {}", path_.string(), field, why));
+  throw Error(ErrorCode::kModel,
+              fmt::format("model {}: field '{}' - {}", path_.string(), field, why));
 }
 
 void GgufFile::read_tensor_table() {
@@ -92,48 +99,68 @@ void GgufFile::read_tensor_table() {
     uint64_t elements = 1;
     for (int d = 0; d < 4; ++d) {
       t.ne[d] = ne[d];
-      if (ne[d] <= 0 || static_cast<uint64_t>(ne[d]) > kMaxTensorElements / elements) fail(t.name, "has an impossible shape");
+      if (ne[d] <= 0 || static_cast<uint64_t>(ne[d]) > kMaxTensorElements / elements)
+        fail(t.name, "has an impossible shape");
       elements *= static_cast<uint64_t>(ne[d]);
     }
     t.bytes = gguf_get_tensor_size(gguf_.get(), i);
     const uint64_t offset = gguf_get_tensor_offset(gguf_.get(), i);
-    if (offset > file_bytes_ || data > file_bytes_ - offset || t.bytes > file_bytes_ - offset - data) {
-      fail(t.name, fmt::format("lies past the end of the file ({} bytes): the file is cut short, fetch it again", file_bytes_));
+    if (offset > file_bytes_ || data > file_bytes_ - offset ||
+        t.bytes > file_bytes_ - offset - data) {
+      fail(t.name,
+           fmt::format(
+               "lies past the end of the file ({} bytes): the file is cut short, fetch it again",
+               file_bytes_));
     }
     t.offset = data + offset;
     tensors_.push_back(std::move(t));
   }
 }
 
-int64_t GgufFile::find_key(std::string_view key) const { return gguf_find_key(gguf_.get(), std::string(key).c_str()); }
+int64_t GgufFile::find_key(std::string_view key) const {
+  return gguf_find_key(gguf_.get(), std::string(key).c_str());
+}
 
 bool GgufFile::has(std::string_view key) const { return find_key(key) >= 0; }
 
 std::optional<int64_t> GgufFile::integer_at(int64_t id, std::string_view key) const {
   const gguf_context* g = gguf_.get();
   switch (gguf_get_kv_type(g, id)) {
-    case GGUF_TYPE_UINT8: return gguf_get_val_u8(g, id);
-    case GGUF_TYPE_INT8: return gguf_get_val_i8(g, id);
-    case GGUF_TYPE_UINT16: return gguf_get_val_u16(g, id);
-    case GGUF_TYPE_INT16: return gguf_get_val_i16(g, id);
-    case GGUF_TYPE_UINT32: return gguf_get_val_u32(g, id);
-    case GGUF_TYPE_INT32: return gguf_get_val_i32(g, id);
-    case GGUF_TYPE_INT64: return gguf_get_val_i64(g, id);
+    case GGUF_TYPE_UINT8:
+      return gguf_get_val_u8(g, id);
+    case GGUF_TYPE_INT8:
+      return gguf_get_val_i8(g, id);
+    case GGUF_TYPE_UINT16:
+      return gguf_get_val_u16(g, id);
+    case GGUF_TYPE_INT16:
+      return gguf_get_val_i16(g, id);
+    case GGUF_TYPE_UINT32:
+      return gguf_get_val_u32(g, id);
+    case GGUF_TYPE_INT32:
+      return gguf_get_val_i32(g, id);
+    case GGUF_TYPE_INT64:
+      return gguf_get_val_i64(g, id);
     case GGUF_TYPE_UINT64: {
       const uint64_t v = gguf_get_val_u64(g, id);
       return v > static_cast<uint64_t>(INT64_MAX) ? INT64_MAX : static_cast<int64_t>(v);
     }
-    case GGUF_TYPE_ARRAY: fail(key, "is an array; per-layer values are not supported");
-    default: return std::nullopt;
+    case GGUF_TYPE_ARRAY:
+      fail(key, "is an array; per-layer values are not supported");
+    default:
+      return std::nullopt;
   }
 }
 
-std::optional<int32_t> GgufFile::find_integer(std::string_view key, int64_t min, int64_t max) const {
+std::optional<int32_t> GgufFile::find_integer(std::string_view key, int64_t min,
+                                              int64_t max) const {
   const int64_t id = find_key(key);
   if (id < 0) return std::nullopt;
   const std::optional<int64_t> value = integer_at(id, key);
-  if (!value) fail(key, fmt::format("is a {}, an integer is needed", gguf_type_name(gguf_get_kv_type(gguf_.get(), id))));
-  if (*value < min || *value > max) fail(key, fmt::format("is {}, it must lie in {}..{}", *value, min, max));
+  if (!value)
+    fail(key, fmt::format("is a {}, an integer is needed",
+                          gguf_type_name(gguf_get_kv_type(gguf_.get(), id))));
+  if (*value < min || *value > max)
+    fail(key, fmt::format("is {}, it must lie in {}..{}", *value, min, max));
   return static_cast<int32_t>(*value);
 }
 
@@ -150,7 +177,8 @@ std::optional<float> GgufFile::find_real(std::string_view key) const {
   if (type != GGUF_TYPE_FLOAT32 && type != GGUF_TYPE_FLOAT64) {
     fail(key, fmt::format("is a {}, a real number is needed", gguf_type_name(type)));
   }
-  const double value = type == GGUF_TYPE_FLOAT32 ? gguf_get_val_f32(gguf_.get(), id) : gguf_get_val_f64(gguf_.get(), id);
+  const double value = type == GGUF_TYPE_FLOAT32 ? gguf_get_val_f32(gguf_.get(), id)
+                                                 : gguf_get_val_f64(gguf_.get(), id);
   if (!std::isfinite(value)) fail(key, "is not a finite number");
   return static_cast<float>(value);
 }
@@ -185,11 +213,21 @@ std::optional<std::vector<int64_t>> GgufFile::find_integers(std::string_view key
   for (size_t i = 0; i < n; ++i) {
     switch (type) {
       case GGUF_TYPE_BOOL:
-      case GGUF_TYPE_INT8: out[i] = static_cast<const int8_t*>(data)[i]; break;
-      case GGUF_TYPE_UINT8: out[i] = static_cast<const uint8_t*>(data)[i]; break;
-      case GGUF_TYPE_UINT32: out[i] = static_cast<const uint32_t*>(data)[i]; break;
-      case GGUF_TYPE_INT32: out[i] = static_cast<const int32_t*>(data)[i]; break;
-      default: fail(key, fmt::format("is an array of {}, which is not supported here", gguf_type_name(type)));
+      case GGUF_TYPE_INT8:
+        out[i] = static_cast<const int8_t*>(data)[i];
+        break;
+      case GGUF_TYPE_UINT8:
+        out[i] = static_cast<const uint8_t*>(data)[i];
+        break;
+      case GGUF_TYPE_UINT32:
+        out[i] = static_cast<const uint32_t*>(data)[i];
+        break;
+      case GGUF_TYPE_INT32:
+        out[i] = static_cast<const int32_t*>(data)[i];
+        break;
+      default:
+        fail(key,
+             fmt::format("is an array of {}, which is not supported here", gguf_type_name(type)));
     }
   }
   return out;
@@ -206,9 +244,12 @@ void GgufFile::read(const Tensor& tensor, uint64_t begin, std::span<std::byte> o
   CHECK(begin <= tensor.bytes && out.size() <= tensor.bytes - begin);
   size_t done = 0;
   while (done < out.size()) {
-    const ssize_t n = ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(tensor.offset + begin + done));
+    const ssize_t n = ::pread(fd_.get(), out.data() + done, out.size() - done,
+                              static_cast<off_t>(tensor.offset + begin + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(tensor.name, n == 0 ? "the file became shorter while it was read" : std::strerror(errno));
+    if (n <= 0)
+      fail(tensor.name,
+           n == 0 ? "the file became shorter while it was read" : std::strerror(errno));
     done += static_cast<size_t>(n);
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// A GGUF file's metadata and tensor table, read through ggml and checked before use: every getter verifies the type,
-// every tensor lies inside the file. Throws Error(kModel) naming the file and the field.
-// Internal to src/model (shows ggml types). Const methods are thread-safe.
+// A GGUF file's metadata and tensor table, read through ggml and checked before use: every getter
+// verifies the type, every tensor lies inside the file. Throws Error(kModel) naming the file and
+// the field. Internal to src/model (shows ggml types). Const methods are thread-safe.
 #include <ggml-cpp.h>
 
 #include <cstddef>

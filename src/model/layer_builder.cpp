@@ -6,13 +6,18 @@
 
 namespace tessera {
 
-const LayerWeights& LayerBuilder::weights() const { return step_.model_.layers[static_cast<size_t>(layer_)]; }
-
-ggml_tensor* LayerBuilder::norm(ggml_tensor* x, ggml_tensor* weight) {
-  return ggml_mul(step_.ctx(), ggml_rms_norm(step_.ctx(), x, step_.model_.config.norm_epsilon), weight);
+const LayerWeights& LayerBuilder::weights() const {
+  return step_.model_.layers[static_cast<size_t>(layer_)];
 }
 
-ggml_tensor* LayerBuilder::add(ggml_tensor* a, ggml_tensor* b) { return ggml_add(step_.ctx(), a, b); }
+ggml_tensor* LayerBuilder::norm(ggml_tensor* x, ggml_tensor* weight) {
+  return ggml_mul(step_.ctx(), ggml_rms_norm(step_.ctx(), x, step_.model_.config.norm_epsilon),
+                  weight);
+}
+
+ggml_tensor* LayerBuilder::add(ggml_tensor* a, ggml_tensor* b) {
+  return ggml_add(step_.ctx(), a, b);
+}
 
 ggml_tensor* LayerBuilder::linear(ggml_tensor* weight, ggml_tensor* bias, ggml_tensor* x) {
   ggml_tensor* y = ggml_mul_mat(step_.ctx(), weight, x);
@@ -20,14 +25,17 @@ ggml_tensor* LayerBuilder::linear(ggml_tensor* weight, ggml_tensor* bias, ggml_t
 }
 
 ggml_tensor* LayerBuilder::rotate(ggml_tensor* x) {
-  return rope(step_.ctx(), x, step_.positions_, step_.model_.rope_factors, step_.model_.config.layers[static_cast<size_t>(layer_)].rope);
+  return rope(step_.ctx(), x, step_.positions_, step_.model_.rope_factors,
+              step_.model_.config.layers[static_cast<size_t>(layer_)].rope);
 }
 
 LayerBuilder::Qkv LayerBuilder::project(ggml_tensor* h, bool with_query) {
   const LayerWeights& w = weights();
   const ModelConfig& c = step_.model_.config;
   ggml_context* ctx = step_.ctx();
-  const auto heads = [&](ggml_tensor* x, int32_t n) { return ggml_reshape_3d(ctx, x, c.head_dim, n, x->ne[1]); };
+  const auto heads = [&](ggml_tensor* x, int32_t n) {
+    return ggml_reshape_3d(ctx, x, c.head_dim, n, x->ne[1]);
+  };
   Qkv out = {};
   if (with_query) {
     out.q = heads(linear(w.wq, w.bq, h), c.n_heads);
@@ -47,8 +55,8 @@ LayerBuilder::Qkv LayerBuilder::project(ggml_tensor* h, bool with_query) {
   return out;
 }
 
-// ggml_set_rows gives a view that attention does not read (it reads the whole buffer), so nothing in the graph orders
-// the two: both writes are put into it before attention is built.
+// ggml_set_rows gives a view that attention does not read (it reads the whole buffer), so nothing
+// in the graph orders the two: both writes are put into it before attention is built.
 void LayerBuilder::write_kv(const Qkv& qkv, ggml_tensor* rotated_k) {
   ggml_context* ctx = step_.ctx();
   const auto layer = static_cast<size_t>(layer_);
@@ -57,9 +65,11 @@ void LayerBuilder::write_kv(const Qkv& qkv, ggml_tensor* rotated_k) {
     const StepShape::Sequence& s = step_.shape_.sequences[i];
     ggml_tensor* slots = step_.slots_[i];
     const WorkingKv::Buffers& kv = *s.kv->buffers_;
-    const std::pair<ggml_tensor*, ggml_tensor*> writes[] = {{kv.k[layer], rotated_k}, {kv.v[layer], qkv.v}};
+    const std::pair<ggml_tensor*, ggml_tensor*> writes[] = {{kv.k[layer], rotated_k},
+                                                            {kv.v[layer], qkv.v}};
     for (const auto& [target, source] : writes) {
-      ggml_tensor* rows = ggml_view_2d(ctx, source, kv_dim, slots->ne[0], source->nb[2], static_cast<size_t>(s.first_row) * source->nb[2]);
+      ggml_tensor* rows = ggml_view_2d(ctx, source, kv_dim, slots->ne[0], source->nb[2],
+                                       static_cast<size_t>(s.first_row) * source->nb[2]);
       ggml_build_forward_expand(step_.graph_, ggml_set_rows(ctx, target, rows, slots));
     }
   }
@@ -72,20 +82,26 @@ ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
   const StepShape::Sequence& s = step_.shape_.sequences[index];
   const auto layer = static_cast<size_t>(layer_);
   const auto keys = [&](ggml_tensor* buffer) {
-    return ggml_view_3d(ctx, buffer, c.head_dim, s.n_keys, c.n_kv_heads, buffer->nb[1], static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
+    return ggml_view_3d(ctx, buffer, c.head_dim, s.n_keys, c.n_kv_heads, buffer->nb[1],
+                        static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
   };
-  ggml_tensor* mine = ggml_view_3d(ctx, q, c.head_dim, c.n_heads, s.n_rows, q->nb[1], q->nb[2], static_cast<size_t>(s.first_row) * q->nb[2]);
+  ggml_tensor* mine = ggml_view_3d(ctx, q, c.head_dim, c.n_heads, s.n_rows, q->nb[1], q->nb[2],
+                                   static_cast<size_t>(s.first_row) * q->nb[2]);
   ggml_tensor* mask = step_.masks_for(layer_).per_sequence[index];
-  if (mask->ne[1] > s.n_rows) mine = ggml_pad(ctx, mine, 0, 0, static_cast<int>(mask->ne[1]) - s.n_rows, 0);
+  if (mask->ne[1] > s.n_rows)
+    mine = ggml_pad(ctx, mine, 0, 0, static_cast<int>(mask->ne[1]) - s.n_rows, 0);
   const WorkingKv::Buffers& kv = *s.kv->buffers_;
-  ggml_tensor* attended = ggml_flash_attn_ext(ctx, ggml_permute(ctx, mine, 0, 2, 1, 3), keys(kv.k[layer]), keys(kv.v[layer]), mask,
-                                              c.scale_query_first ? 1.0F : c.attention_scale, 0.0F, 0.0F);
+  ggml_tensor* attended = ggml_flash_attn_ext(
+      ctx, ggml_permute(ctx, mine, 0, 2, 1, 3), keys(kv.k[layer]), keys(kv.v[layer]), mask,
+      c.scale_query_first ? 1.0F : c.attention_scale, 0.0F, 0.0F);
   ggml_prec_set_acc(attended, GGML_PREC_F32);
   const int64_t width = int64_t{c.n_heads} * c.head_dim;
-  return ggml_view_2d(ctx, attended, width, s.n_rows, static_cast<size_t>(width) * sizeof(float), 0);
+  return ggml_view_2d(ctx, attended, width, s.n_rows, static_cast<size_t>(width) * sizeof(float),
+                      0);
 }
 
-// Flash attention returns no weights, so the wanted rows take one explicit softmax(q k), averaged over heads.
+// Flash attention returns no weights, so the wanted rows take one explicit softmax(q k), averaged
+// over heads.
 void LayerBuilder::probe_attention(ggml_tensor* q) {
   ggml_context* ctx = step_.ctx();
   const ModelConfig& c = step_.model_.config;
@@ -93,12 +109,17 @@ void LayerBuilder::probe_attention(ggml_tensor* q) {
   ggml_tensor* k = s.kv->buffers_->k[static_cast<size_t>(layer_)];
   const int64_t n = step_.shape_.n_attention_rows;
   ggml_tensor* flat = ggml_reshape_2d(ctx, q, int64_t{c.head_dim} * c.n_heads, q->ne[2]);
-  ggml_tensor* rows = ggml_reshape_3d(ctx, ggml_get_rows(ctx, flat, step_.attention_rows_), c.head_dim, c.n_heads, n);
-  ggml_tensor* keys = ggml_view_3d(ctx, k, c.head_dim, s.n_keys, c.n_kv_heads, k->nb[1], static_cast<size_t>(c.head_dim) * k->nb[0], 0);
-  ggml_tensor* scores = ggml_mul_mat(ctx, keys, ggml_permute(ctx, rows, 0, 2, 1, 3));  // ne[n_keys, n, n_heads]
-  ggml_tensor* weights = ggml_soft_max_ext(ctx, scores, step_.masks_for(layer_).attention, c.scale_query_first ? 1.0F : c.attention_scale, 0.0F);
+  ggml_tensor* rows = ggml_reshape_3d(ctx, ggml_get_rows(ctx, flat, step_.attention_rows_),
+                                      c.head_dim, c.n_heads, n);
+  ggml_tensor* keys = ggml_view_3d(ctx, k, c.head_dim, s.n_keys, c.n_kv_heads, k->nb[1],
+                                   static_cast<size_t>(c.head_dim) * k->nb[0], 0);
+  ggml_tensor* scores =
+      ggml_mul_mat(ctx, keys, ggml_permute(ctx, rows, 0, 2, 1, 3));  // ne[n_keys, n, n_heads]
+  ggml_tensor* weights = ggml_soft_max_ext(ctx, scores, step_.masks_for(layer_).attention,
+                                           c.scale_query_first ? 1.0F : c.attention_scale, 0.0F);
   for (int64_t head = 0; head < c.n_heads; ++head) {
-    ggml_tensor* one = ggml_view_2d(ctx, weights, s.n_keys, n, weights->nb[1], static_cast<size_t>(head) * weights->nb[2]);
+    ggml_tensor* one = ggml_view_2d(ctx, weights, s.n_keys, n, weights->nb[1],
+                                    static_cast<size_t>(head) * weights->nb[2]);
     ggml_tensor*& sum = step_.attention_sum_;
     sum = sum == nullptr ? ggml_cont(ctx, one) : ggml_add(ctx, sum, one);
   }
@@ -113,23 +134,28 @@ ggml_tensor* LayerBuilder::attention(ggml_tensor* h) {
   if (c.scale_query_first) q = ggml_scale(ctx, q, c.attention_scale);
   ggml_build_forward_expand(step_.graph_, q);
   write_kv(qkv, k);
-  if (layer_ >= step_.shape_.attention_begin && layer_ < step_.shape_.attention_end) probe_attention(q);
+  if (layer_ >= step_.shape_.attention_begin && layer_ < step_.shape_.attention_end)
+    probe_attention(q);
   ggml_tensor* attended = attend_sequence(0, q);
-  for (size_t i = 1; i < step_.shape_.sequences.size(); ++i) attended = ggml_concat(ctx, attended, attend_sequence(i, q), 1);
+  for (size_t i = 1; i < step_.shape_.sequences.size(); ++i)
+    attended = ggml_concat(ctx, attended, attend_sequence(i, q), 1);
   ggml_tensor* out = linear(weights().wo, weights().bo, attended);
   return trims_rows() ? ggml_get_rows(ctx, out, step_.logit_rows_) : out;
 }
 
 bool LayerBuilder::trims_rows() const { return step_.is_trimmed(layer_); }
 
-ggml_tensor* LayerBuilder::residual(ggml_tensor* x) { return trims_rows() ? ggml_get_rows(step_.ctx(), x, step_.logit_rows_) : x; }
+ggml_tensor* LayerBuilder::residual(ggml_tensor* x) {
+  return trims_rows() ? ggml_get_rows(step_.ctx(), x, step_.logit_rows_) : x;
+}
 
 ggml_tensor* LayerBuilder::feed_forward(ggml_tensor* h) {
   const LayerWeights& w = weights();
   ggml_tensor* up = linear(w.ffn_up, w.ffn_up_bias, h);
   ggml_tensor* gate = linear(w.ffn_gate, w.ffn_gate_bias, h);
-  ggml_tensor* inner = step_.model_.config.activation == Activation::kSilu ? ggml_swiglu_split(step_.ctx(), gate, up)
-                                                                            : ggml_geglu_split(step_.ctx(), gate, up);
+  ggml_tensor* inner = step_.model_.config.activation == Activation::kSilu
+                           ? ggml_swiglu_split(step_.ctx(), gate, up)
+                           : ggml_geglu_split(step_.ctx(), gate, up);
   return linear(w.ffn_down, w.ffn_down_bias, inner);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What an architecture's layer is written in: the operations of one decoder layer over the rows of a step.
-// Internal to src/model (shows ggml types). Lives only while a graph is being built.
+// What an architecture's layer is written in: the operations of one decoder layer over the rows of
+// a step. Internal to src/model (shows ggml types). Lives only while a graph is being built.
 #include <ggml.h>
 
 #include <cstdint>
@@ -22,8 +22,9 @@ class LayerBuilder {
   ggml_tensor* norm(ggml_tensor* x, ggml_tensor* weight);
   ggml_tensor* add(ggml_tensor* a, ggml_tensor* b);
 
-  // Self-attention over the sequences' KV: projections with their biases, QK-norm where the file has it, rotation, the
-  // write of K and V, attention, output projection. In the last layer only the rows whose logits are wanted come out.
+  // Self-attention over the sequences' KV: projections with their biases, QK-norm where the file
+  // has it, rotation, the write of K and V, attention, output projection. In the last layer only
+  // the rows whose logits are wanted come out.
   ggml_tensor* attention(ggml_tensor* h);
   // The residual's rows that attention() gave back.
   ggml_tensor* residual(ggml_tensor* x);

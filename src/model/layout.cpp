@@ -19,7 +19,8 @@
 namespace tessera {
 namespace {
 
-// Names the machine as far as kernel speed goes: the processor and the instruction sets ggml was built to use.
+// Names the machine as far as kernel speed goes: the processor and the instruction sets ggml was
+// built to use.
 std::string cpu_fingerprint() {
   std::string text;
   std::ifstream info("/proc/cpuinfo");
@@ -27,7 +28,8 @@ std::string cpu_fingerprint() {
     if (line.starts_with("model name") || line.starts_with("flags")) text += line;
     if (line.starts_with("flags")) break;
   }
-  text += fmt::format("avx2={} avx512={} vnni={}", ggml_cpu_has_avx2(), ggml_cpu_has_avx512(), ggml_cpu_has_avx512_vnni());
+  text += fmt::format("avx2={} avx512={} vnni={}", ggml_cpu_has_avx2(), ggml_cpu_has_avx512(),
+                      ggml_cpu_has_avx512_vnni());
   Sha256 hash;
   hash.update(text);
   hash.update(ggml_version());
@@ -42,7 +44,8 @@ std::string name_of(const MatrixShape& s, int32_t n_threads) {
 class MatrixTimer {
  public:
   MatrixTimer(const MatrixShape& shape, bool repacked, int32_t n_threads) : shape_(shape) {
-    weights_.reset(ggml_init({.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    weights_.reset(ggml_init(
+        {.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     matrix_ = ggml_new_tensor_2d(weights_.get(), shape.type, shape.n_in, shape.n_out);
     buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(
         weights_.get(), repacked ? repack_buffer_type() : ggml_backend_cpu_buffer_type()));
@@ -54,7 +57,9 @@ class MatrixTimer {
 
   // Least of `repeats` runs: what the kernel can do, whatever else the machine is doing.
   double ms(int64_t n_rows, int repeats) {
-    ggml_context_ptr ctx(ggml_init({.mem_size = 8 * ggml_tensor_overhead() + ggml_graph_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    ggml_context_ptr ctx(ggml_init({.mem_size = 8 * ggml_tensor_overhead() + ggml_graph_overhead(),
+                                    .mem_buffer = nullptr,
+                                    .no_alloc = true}));
     ggml_tensor* x = ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, shape_.n_in, n_rows);
     ggml_set_input(x);
     ggml_cgraph* graph = ggml_new_graph(ctx.get());
@@ -76,9 +81,11 @@ class MatrixTimer {
  private:
   void fill() {
     std::vector<float> row(static_cast<size_t>(shape_.n_in * shape_.n_out));
-    for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>((i * 2654435761U) % 1009) / 1009.0F - 0.5F;
+    for (size_t i = 0; i < row.size(); ++i)
+      row[i] = static_cast<float>((i * 2654435761U) % 1009) / 1009.0F - 0.5F;
     std::vector<std::byte> packed(ggml_nbytes(matrix_));
-    ggml_quantize_chunk(shape_.type, row.data(), packed.data(), 0, shape_.n_out, shape_.n_in, nullptr);
+    ggml_quantize_chunk(shape_.type, row.data(), packed.data(), 0, shape_.n_out, shape_.n_in,
+                        nullptr);
     ggml_backend_tensor_set(matrix_, packed.data(), 0, packed.size());
   }
 
@@ -94,10 +101,11 @@ class MatrixTimer {
 ggml_backend_buffer_type_t repack_buffer_type() {
   ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
   if (device == nullptr) return nullptr;
-  auto get = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
-      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
+  auto get = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
+      ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
   if (get == nullptr) return nullptr;
-  for (ggml_backend_buffer_type_t* type = get(device); type != nullptr && *type != nullptr; ++type) {
+  for (ggml_backend_buffer_type_t* type = get(device); type != nullptr && *type != nullptr;
+       ++type) {
     if (std::strcmp(ggml_backend_buft_name(*type), "CPU_REPACK") == 0) return *type;
   }
   return nullptr;
@@ -106,16 +114,21 @@ ggml_backend_buffer_type_t repack_buffer_type() {
 bool can_repack(const MatrixShape& shape) {
   ggml_backend_buffer_type_t type = repack_buffer_type();
   if (type == nullptr) return false;
-  const ggml_context_ptr ctx(ggml_init({.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+  const ggml_context_ptr ctx(
+      ggml_init({.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
   ggml_tensor* w = ggml_new_tensor_2d(ctx.get(), shape.type, shape.n_in, shape.n_out);
-  // The answer depends on the buffer that the weight lies in, so an empty one of that type stands in.
+  // The answer depends on the buffer that the weight lies in, so an empty one of that type stands
+  // in.
   const ggml_backend_buffer_ptr empty(ggml_backend_buft_alloc_buffer(type, 0));
   w->buffer = empty.get();
-  ggml_tensor* product = ggml_mul_mat(ctx.get(), w, ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, shape.n_in, 512));
-  return ggml_backend_dev_supports_op(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU), product);
+  ggml_tensor* product =
+      ggml_mul_mat(ctx.get(), w, ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, shape.n_in, 512));
+  return ggml_backend_dev_supports_op(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU),
+                                      product);
 }
 
-LayoutChooser::LayoutChooser(const std::filesystem::path& dir, int32_t n_threads) : n_threads_(n_threads) {
+LayoutChooser::LayoutChooser(const std::filesystem::path& dir, int32_t n_threads)
+    : n_threads_(n_threads) {
   if (dir.empty()) return;
   file_ = dir / ("layout-" + cpu_fingerprint() + ".json");
   std::ifstream in(file_);

@@ -1,6 +1,6 @@
 #pragma once
-// Which layout of a weight matrix is faster on this machine: as in the file, or repacked for ggml's own kernels.
-// Internal to src/model.
+// Which layout of a weight matrix is faster on this machine: as in the file, or repacked for ggml's
+// own kernels. Internal to src/model.
 #include <ggml-backend.h>
 
 #include <cstdint>
@@ -22,12 +22,14 @@ struct MatrixShape {
 // Whether ggml has a repacked kernel for such a matrix on this machine.
 bool can_repack(const MatrixShape& shape);
 
-// Remembers measurements in `dir`/layout-<cpu>.json, so that runs do not differ by chance. Not thread-safe.
+// Remembers measurements in `dir`/layout-<cpu>.json, so that runs do not differ by chance. Not
+// thread-safe.
 class LayoutChooser {
  public:
   LayoutChooser(const std::filesystem::path& dir, int32_t n_threads);
 
-  // True when repacked is faster for one typical request: a prefill of kPrefillRows rows and kDecodeSteps single rows.
+  // True when repacked is faster for one typical request: a prefill of kPrefillRows rows and
+  // kDecodeSteps single rows.
   bool prefers_repack(const MatrixShape& shape);
 
   // Writes new measurements; a folder that cannot be written only means measuring again.

@@ -4,7 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <mutex>
 
+#include "base/log.h"
 #include "model/gguf_file.h"
 #include "model/weights.h"
 
@@ -20,7 +22,14 @@ int32_t available_threads() {
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
 
-std::shared_ptr<const Model> Model::load(const std::filesystem::path& gguf, const LoadOptions& options) {
+std::shared_ptr<const Model> Model::load(const std::filesystem::path& gguf,
+                                         const LoadOptions& options) {
+  static std::once_flag is_log_set;
+  std::call_once(is_log_set, [] {
+    ggml_log_set([](ggml_log_level level, const char* line,
+                    void*) { log_library_line("ggml", level == GGML_LOG_LEVEL_ERROR, line); },
+                 nullptr);
+  });
   const GgufFile file(gguf);
   auto state = std::make_unique<State>();
   state->arch = architecture_of(file);
@@ -28,7 +37,8 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& gguf, cons
   LoadOptions used = options;
   if (used.n_threads <= 0) used.n_threads = available_threads();
   load_weights(file, used, *state);
-  return std::shared_ptr<const Model>(new Model(std::move(state)));  // NOLINT: the constructor is private
+  return std::shared_ptr<const Model>(
+      new Model(std::move(state)));  // NOLINT: the constructor is private
 }
 
 const ModelConfig& Model::config() const { return state_->config; }
@@ -36,7 +46,8 @@ uint64_t Model::weight_bytes() const { return state_->bytes; }
 
 std::string Model::weight_types() const {
   std::string out;
-  for (const auto& [type, n] : state_->type_counts) out += fmt::format("{}{}:{}", out.empty() ? "" : ",", type, n);
+  for (const auto& [type, n] : state_->type_counts)
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", type, n);
   return out;
 }
 
@@ -53,15 +64,20 @@ std::string describe_gguf(const std::filesystem::path& gguf) {
   const ModelConfig c = read_config(file, *architecture_of(file));
   const RopeSpec& rope = c.layers.front().rope;
   std::string out;
-  const auto line = [&out](std::string_view key, const auto& value) { out += fmt::format("{}: {}\n", key, value); };
+  const auto line = [&out](std::string_view key, const auto& value) {
+    out += fmt::format("{}: {}\n", key, value);
+  };
   line("name", c.name);
   line("architecture", c.arch);
   line("layers", c.n_layers);
   line("context", c.n_ctx_train);
   line("vocabulary", c.n_vocab);
   line("embedding", c.embed_dim);
-  line("heads", fmt::format("{} query, {} key/value, {} dimensions each", c.n_heads, c.n_kv_heads, c.head_dim));
-  line("rope", fmt::format("{}, base {}, scale {}", rope.pairing == RopePairing::kInterleaved ? "interleaved" : "half-split", rope.base, rope.freq_scale));
+  line("heads", fmt::format("{} query, {} key/value, {} dimensions each", c.n_heads, c.n_kv_heads,
+                            c.head_dim));
+  line("rope", fmt::format("{}, base {}, scale {}",
+                           rope.pairing == RopePairing::kInterleaved ? "interleaved" : "half-split",
+                           rope.base, rope.freq_scale));
   line("kv bytes per token", 2 * c.kv_geometry().layer_bytes(1) * static_cast<size_t>(c.n_layers));
   return out;
 }

@@ -10,13 +10,14 @@
 namespace tessera {
 namespace {
 
-// GGML.md T1 to T3. Flash attention takes its tiled kernel from 64 query rows on. Repacked matrix products handle rows
-// in groups of 4 and the rest by another kernel; the K-quant kernel starts at 8 rows.
+// GGML.md T1 to T3. Flash attention takes its tiled kernel from 64 query rows on. Repacked matrix
+// products handle rows in groups of 4 and the rest by another kernel; the K-quant kernel starts at
+// 8 rows.
 constexpr int32_t kFlashQueryRows = 64;
 constexpr int32_t kRowGroup = 4;
 constexpr int32_t kMinRows = 8;
-// Keys are read in groups, the masked ones behind the last position included, so that consecutive single-row steps keep
-// one graph and the explicit softmax of a probe keeps its fast kernel.
+// Keys are read in groups, the masked ones behind the last position included, so that consecutive
+// single-row steps keep one graph and the explicit softmax of a probe keeps its fast kernel.
 constexpr int32_t kKeyGroup = 32;
 constexpr int32_t kDecodeKeyGroup = 256;
 
@@ -25,31 +26,37 @@ constexpr uint16_t kMasked = 0xFC00;   // f16 -infinity
 
 int32_t round_up(int32_t n, int32_t group) { return (n + group - 1) / group * group; }
 
-// An input that no node of this step's graph reads (a window's mask when only other layers run) gets no memory.
+// An input that no node of this step's graph reads (a window's mask when only other layers run)
+// gets no memory.
 bool is_used(const ggml_tensor* input) { return input != nullptr && input->data != nullptr; }
 
 }  // namespace
 
-StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences, const StepOptions& options) {
+StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences,
+                        const StepOptions& options) {
   const bool prefill = options.kernels == KernelClass::kPrefill;
   StepShape shape;
   for (const SequenceRows& s : sequences) {
     const int32_t n_keys = round_up(s.positions.back() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
     const auto n_rows = static_cast<int32_t>(s.positions.size());
-    shape.sequences.push_back({s.kv, shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_slots())});
+    shape.sequences.push_back(
+        {s.kv, shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_slots())});
     shape.n_rows += n_rows;
   }
   shape.n_padded = prefill ? std::max(kMinRows, round_up(shape.n_rows, kRowGroup)) : shape.n_rows;
   shape.sequences.back().n_rows += shape.n_padded - shape.n_rows;
-  for (StepShape::Sequence& s : shape.sequences) s.n_query_rows = prefill ? std::max(s.n_rows, kFlashQueryRows) : s.n_rows;
-  const LayerRange layers = options.layers.empty() && options.layers.begin == 0 && options.layers.end == 0
-                                ? LayerRange{0, config.n_layers}
-                                : options.layers;
+  for (StepShape::Sequence& s : shape.sequences)
+    s.n_query_rows = prefill ? std::max(s.n_rows, kFlashQueryRows) : s.n_rows;
+  const LayerRange layers =
+      options.layers.empty() && options.layers.begin == 0 && options.layers.end == 0
+          ? LayerRange{0, config.n_layers}
+          : options.layers;
   shape.layer_begin = layers.begin;
   shape.layer_end = layers.end;
   shape.n_logit_rows = static_cast<int32_t>(options.logit_rows.size());
   shape.logit_layers = options.logit_layers;
-  if (shape.logit_layers.empty() && shape.n_logit_rows > 0) shape.logit_layers = {config.n_layers - 1};
+  if (shape.logit_layers.empty() && shape.n_logit_rows > 0)
+    shape.logit_layers = {config.n_layers - 1};
   shape.return_hidden = options.return_hidden;
   shape.norm_begin = options.norm_layers.begin;
   shape.norm_end = options.norm_layers.end;
@@ -57,16 +64,20 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
   shape.capture_kv = options.capture_kv;
   shape.n_attention_rows = static_cast<int32_t>(options.attention_rows.size());
   shape.attention_begin = options.attention_layers.begin;
-  shape.attention_end = shape.n_attention_rows > 0 ? options.attention_layers.end : shape.attention_begin;
+  shape.attention_end =
+      shape.n_attention_rows > 0 ? options.attention_layers.end : shape.attention_begin;
   return shape;
 }
 
-StepGraph::StepGraph(const Model::State& model, StepShape shape) : model_(model), shape_(std::move(shape)) {
-  const size_t per_layer = 64 + static_cast<size_t>(2 * model.config.n_heads) + 16 * shape_.sequences.size();
+StepGraph::StepGraph(const Model::State& model, StepShape shape)
+    : model_(model), shape_(std::move(shape)) {
+  const size_t per_layer =
+      64 + static_cast<size_t>(2 * model.config.n_heads) + 16 * shape_.sequences.size();
   const size_t n_nodes = 256 + per_layer * static_cast<size_t>(model.config.n_layers + 1);
-  context_.reset(ggml_init({.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
-                            .mem_buffer = nullptr,
-                            .no_alloc = true}));
+  context_.reset(ggml_init(
+      {.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
   graph_ = ggml_new_graph_custom(ctx(), n_nodes, false);
   create_inputs();
   build();
@@ -86,22 +97,30 @@ void StepGraph::create_inputs() {
   }
   positions_ = input(GGML_TYPE_I32, shape_.n_padded, 1);
   if (shape_.n_logit_rows > 0) logit_rows_ = input(GGML_TYPE_I32, shape_.n_logit_rows, 1);
-  if (shape_.n_attention_rows > 0) attention_rows_ = input(GGML_TYPE_I32, shape_.n_attention_rows, 1);
-  for (const StepShape::Sequence& s : shape_.sequences) slots_.push_back(input(GGML_TYPE_I64, s.n_rows, 1));
+  if (shape_.n_attention_rows > 0)
+    attention_rows_ = input(GGML_TYPE_I32, shape_.n_attention_rows, 1);
+  for (const StepShape::Sequence& s : shape_.sequences)
+    slots_.push_back(input(GGML_TYPE_I64, s.n_rows, 1));
   for (int32_t layer = shape_.layer_begin; layer < shape_.layer_end; ++layer) {
     const int32_t window = c.layers[static_cast<size_t>(layer)].sliding_window;
-    if (std::any_of(masks_.begin(), masks_.end(), [&](const Masks& m) { return m.window == window; })) continue;
+    if (std::any_of(masks_.begin(), masks_.end(),
+                    [&](const Masks& m) { return m.window == window; }))
+      continue;
     Masks masks;
     masks.window = window;
-    for (const StepShape::Sequence& s : shape_.sequences) masks.per_sequence.push_back(input(GGML_TYPE_F16, s.n_keys, s.n_query_rows));
-    if (shape_.n_attention_rows > 0) masks.attention = input(GGML_TYPE_F16, shape_.sequences.front().n_keys, shape_.n_attention_rows);
+    for (const StepShape::Sequence& s : shape_.sequences)
+      masks.per_sequence.push_back(input(GGML_TYPE_F16, s.n_keys, s.n_query_rows));
+    if (shape_.n_attention_rows > 0)
+      masks.attention =
+          input(GGML_TYPE_F16, shape_.sequences.front().n_keys, shape_.n_attention_rows);
     masks_.push_back(std::move(masks));
   }
 }
 
 const StepGraph::Masks& StepGraph::masks_for(int32_t layer) const {
   const int32_t window = model_.config.layers[static_cast<size_t>(layer)].sliding_window;
-  const auto found = std::find_if(masks_.begin(), masks_.end(), [&](const Masks& m) { return m.window == window; });
+  const auto found = std::find_if(masks_.begin(), masks_.end(),
+                                  [&](const Masks& m) { return m.window == window; });
   CHECK(found != masks_.end());
   return *found;
 }
@@ -114,12 +133,14 @@ ggml_tensor* StepGraph::output(ggml_tensor* tensor) {
 
 bool StepGraph::wants_only_kv(int32_t layer) const {
   const int32_t last = model_.config.n_layers - 1;
-  return layer == last && shape_.n_logit_rows == 0 && !shape_.return_hidden && shape_.norm_end <= last && shape_.attention_end <= last;
+  return layer == last && shape_.n_logit_rows == 0 && !shape_.return_hidden &&
+         shape_.norm_end <= last && shape_.attention_end <= last;
 }
 
 bool StepGraph::is_trimmed(int32_t layer) const {
   const int32_t last = model_.config.n_layers - 1;
-  return layer == last && shape_.n_logit_rows > 0 && !shape_.return_hidden && shape_.norm_end <= last;
+  return layer == last && shape_.n_logit_rows > 0 && !shape_.return_hidden &&
+         shape_.norm_end <= last;
 }
 
 void StepGraph::build() {
@@ -138,7 +159,9 @@ void StepGraph::build() {
     }
     x = model_.arch->layer(builder, x);
     if (layer >= shape_.norm_begin && layer < shape_.norm_end) collect_norm(x);
-    if (std::find(shape_.logit_layers.begin(), shape_.logit_layers.end(), layer) != shape_.logit_layers.end()) add_logits(x, layer);
+    if (std::find(shape_.logit_layers.begin(), shape_.logit_layers.end(), layer) !=
+        shape_.logit_layers.end())
+      add_logits(x, layer);
   }
   if (shape_.kv_layer == shape_.layer_end) LayerBuilder(*this, shape_.kv_layer).project_only(x);
   if (norm_sum_ != nullptr) finish_norms();
@@ -148,12 +171,14 @@ void StepGraph::build() {
 }
 
 void StepGraph::collect_norm(ggml_tensor* x) {
-  ggml_tensor* norm = ggml_sqrt(ctx(), ggml_sum_rows(ctx(), ggml_sqr(ctx(), x)));  // ne[1, n_padded]
+  ggml_tensor* norm =
+      ggml_sqrt(ctx(), ggml_sum_rows(ctx(), ggml_sqr(ctx(), x)));  // ne[1, n_padded]
   norm_sum_ = norm_sum_ == nullptr ? norm : ggml_add(ctx(), norm_sum_, norm);
 }
 
 void StepGraph::finish_norms() {
-  norm_sum_ = output(ggml_scale(ctx(), norm_sum_, 1.0F / static_cast<float>(shape_.norm_end - shape_.norm_begin)));
+  norm_sum_ = output(
+      ggml_scale(ctx(), norm_sum_, 1.0F / static_cast<float>(shape_.norm_end - shape_.norm_begin)));
 }
 
 void StepGraph::add_logits(ggml_tensor* x, int32_t layer) {
@@ -163,12 +188,15 @@ void StepGraph::add_logits(ggml_tensor* x, int32_t layer) {
   ggml_tensor* logits = ggml_mul_mat(ctx(), model_.output, x);  // ne[n_vocab, n_logit_rows]
   if (model_.output_bias != nullptr) logits = ggml_add(ctx(), logits, model_.output_bias);
   if (c.final_logit_softcap > 0.0F) {
-    logits = ggml_scale(ctx(), ggml_tanh(ctx(), ggml_scale(ctx(), logits, 1.0F / c.final_logit_softcap)), c.final_logit_softcap);
+    logits =
+        ggml_scale(ctx(), ggml_tanh(ctx(), ggml_scale(ctx(), logits, 1.0F / c.final_logit_softcap)),
+                   c.final_logit_softcap);
   }
   logits_.push_back(output(logits));
 }
 
-void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index, std::span<const int32_t> positions) {
+void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index,
+                           std::span<const int32_t> positions) {
   const auto fill_row = [&](uint16_t* row, int32_t position, int32_t window) {
     const int32_t first = window > 0 ? std::max(0, position - window + 1) : 0;
     std::fill(row, row + sequence.n_keys, kMasked);
@@ -178,14 +206,17 @@ void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index, st
   for (const Masks& masks : masks_) {
     if (is_used(masks.per_sequence[index])) {
       auto* rows = static_cast<uint16_t*>(masks.per_sequence[index]->data);
-      std::fill(rows + positions.size() * width, rows + ggml_nelements(masks.per_sequence[index]), kMasked);
-      for (size_t i = 0; i < positions.size(); ++i) fill_row(rows + i * width, positions[i], masks.window);
+      std::fill(rows + positions.size() * width, rows + ggml_nelements(masks.per_sequence[index]),
+                kMasked);
+      for (size_t i = 0; i < positions.size(); ++i)
+        fill_row(rows + i * width, positions[i], masks.window);
     }
     if (!is_used(masks.attention)) continue;
     auto* wanted = static_cast<uint16_t*>(masks.attention->data);
     const auto* which = static_cast<const int32_t*>(attention_rows_->data);
     for (int32_t i = 0; i < shape_.n_attention_rows; ++i) {
-      fill_row(wanted + static_cast<size_t>(i) * width, positions[static_cast<size_t>(which[i])], masks.window);
+      fill_row(wanted + static_cast<size_t>(i) * width, positions[static_cast<size_t>(which[i])],
+               masks.window);
     }
   }
 }
@@ -195,21 +226,26 @@ void StepGraph::set_inputs(std::span<const SequenceRows> sequences, const StepOp
   std::fill(positions, positions + shape_.n_padded, 0);
   if (tokens_ != nullptr) std::fill_n(static_cast<int32_t*>(tokens_->data), shape_.n_padded, 0);
   // The rows' numbers first: the masks of a probe are filled by them.
-  if (is_used(logit_rows_)) std::copy(options.logit_rows.begin(), options.logit_rows.end(), static_cast<int32_t*>(logit_rows_->data));
+  if (is_used(logit_rows_))
+    std::copy(options.logit_rows.begin(), options.logit_rows.end(),
+              static_cast<int32_t*>(logit_rows_->data));
   if (is_used(attention_rows_)) {
-    std::copy(options.attention_rows.begin(), options.attention_rows.end(), static_cast<int32_t*>(attention_rows_->data));
+    std::copy(options.attention_rows.begin(), options.attention_rows.end(),
+              static_cast<int32_t*>(attention_rows_->data));
   }
   for (size_t i = 0; i < sequences.size(); ++i) {
     const StepShape::Sequence& s = shape_.sequences[i];
     const std::span<const int32_t> at = sequences[i].positions;
     std::copy(at.begin(), at.end(), positions + s.first_row);
     if (tokens_ != nullptr) {
-      std::copy(sequences[i].tokens.begin(), sequences[i].tokens.end(), static_cast<int32_t*>(tokens_->data) + s.first_row);
+      std::copy(sequences[i].tokens.begin(), sequences[i].tokens.end(),
+                static_cast<int32_t*>(tokens_->data) + s.first_row);
     }
     auto* slots = static_cast<int64_t*>(slots_[i]->data);
     std::copy(at.begin(), at.end(), slots);
     // Rows that only pad write behind the last slot, each to its own: equal slots would race.
-    for (size_t pad = at.size(); pad < static_cast<size_t>(s.n_rows); ++pad) slots[pad] = s.kv->n_slots() + static_cast<int64_t>(pad - at.size());
+    for (size_t pad = at.size(); pad < static_cast<size_t>(s.n_rows); ++pad)
+      slots[pad] = s.kv->n_slots() + static_cast<int64_t>(pad - at.size());
     fill_masks(s, i, at);
   }
   if (hidden_in_ != nullptr) {
@@ -238,15 +274,19 @@ void StepGraph::read_outputs(StepResult& result) const {
   const size_t row_bytes = c.kv_geometry().layer_bytes(1);
   for (const ggml_tensor* t : captured_) {
     const auto* data = static_cast<const std::byte*>(t->data);
-    result.captured.insert(result.captured.end(), data, data + row_bytes * static_cast<size_t>(shape_.n_rows));
+    result.captured.insert(result.captured.end(), data,
+                           data + row_bytes * static_cast<size_t>(shape_.n_rows));
   }
   if (attention_sum_ == nullptr) return;
   const StepShape::Sequence& s = shape_.sequences.front();
-  const float scale = 1.0F / static_cast<float>(c.n_heads * (shape_.attention_end - shape_.attention_begin));
+  const float scale =
+      1.0F / static_cast<float>(c.n_heads * (shape_.attention_end - shape_.attention_begin));
   const auto* sums = static_cast<const float*>(attention_sum_->data);
   for (int32_t i = 0; i < shape_.n_attention_rows; ++i) {
     for (int32_t key = 0; key < result.n_keys; ++key) {
-      result.attention.push_back(sums[static_cast<size_t>(i) * static_cast<size_t>(s.n_keys) + static_cast<size_t>(key)] * scale);
+      result.attention.push_back(
+          sums[static_cast<size_t>(i) * static_cast<size_t>(s.n_keys) + static_cast<size_t>(key)] *
+          scale);
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
-// The graph of one step: its inputs, its outputs and their filling and reading. Internal to src/model.
+// The graph of one step: its inputs, its outputs and their filling and reading. Internal to
+// src/model.
 #include <ggml-cpp.h>
 
 #include <cstdint>
@@ -17,9 +18,10 @@ struct StepShape {
   struct Sequence {
     const WorkingKv* kv = nullptr;
     int32_t first_row = 0;
-    int32_t n_rows = 0;        // the last sequence's include the rows that only pad the step
-    int32_t n_query_rows = 0;  // that go into flash attention; more than n_rows where its kernel needs more
-    int32_t n_keys = 0;        // that attention reads, masked ones at the end included
+    int32_t n_rows = 0;  // the last sequence's include the rows that only pad the step
+    int32_t n_query_rows =
+        0;  // that go into flash attention; more than n_rows where its kernel needs more
+    int32_t n_keys = 0;  // that attention reads, masked ones at the end included
     bool operator==(const Sequence&) const = default;
   };
   std::vector<Sequence> sequences;
@@ -37,7 +39,8 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
-StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences, const StepOptions& options);
+StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences,
+                        const StepOptions& options);
 
 class StepGraph {
  public:
@@ -58,9 +61,11 @@ class StepGraph {
   void collect_norm(ggml_tensor* x);
   void finish_norms();
   void add_logits(ggml_tensor* x, int32_t layer);
-  void fill_masks(const StepShape::Sequence& sequence, size_t index, std::span<const int32_t> positions);
+  void fill_masks(const StepShape::Sequence& sequence, size_t index,
+                  std::span<const int32_t> positions);
   ggml_tensor* output(ggml_tensor* tensor);
-  // The last layer of a step that wants of it nothing but KV and a few rows' logits, or nothing but KV.
+  // The last layer of a step that wants of it nothing but KV and a few rows' logits, or nothing but
+  // KV.
   bool is_trimmed(int32_t layer) const;
   bool wants_only_kv(int32_t layer) const;
 
@@ -71,9 +76,9 @@ class StepGraph {
   ggml_context* ctx() const { return context_.get(); }
 
   // Inputs; null when the step has no use for one.
-  ggml_tensor* tokens_ = nullptr;     // I32 ne[n_padded]
-  ggml_tensor* hidden_in_ = nullptr;  // F32 ne[embed_dim, n_padded]
-  ggml_tensor* positions_ = nullptr;  // I32 ne[n_padded]
+  ggml_tensor* tokens_ = nullptr;          // I32 ne[n_padded]
+  ggml_tensor* hidden_in_ = nullptr;       // F32 ne[embed_dim, n_padded]
+  ggml_tensor* positions_ = nullptr;       // I32 ne[n_padded]
   ggml_tensor* logit_rows_ = nullptr;      // I32 ne[n_logit_rows]
   ggml_tensor* attention_rows_ = nullptr;  // I32 ne[n_attention_rows]
   struct Masks {
@@ -81,7 +86,7 @@ class StepGraph {
     std::vector<ggml_tensor*> per_sequence;  // F16 ne[n_keys, n_query_rows]
     ggml_tensor* attention = nullptr;        // F16 ne[n_keys, n_attention_rows]
   };
-  std::vector<Masks> masks_;  // one for each window width in use
+  std::vector<Masks> masks_;         // one for each window width in use
   std::vector<ggml_tensor*> slots_;  // I64 ne[n_rows of the sequence]
   const Masks& masks_for(int32_t layer) const;
 
@@ -90,7 +95,7 @@ class StepGraph {
   ggml_tensor* hidden_out_ = nullptr;
   ggml_tensor* norm_sum_ = nullptr;
   ggml_tensor *k_out_ = nullptr, *v_out_ = nullptr;
-  std::vector<ggml_tensor*> captured_;  // K, V of each layer, F16 ne[kv_dim, n_padded]
+  std::vector<ggml_tensor*> captured_;    // K, V of each layer, F16 ne[kv_dim, n_padded]
   ggml_tensor* attention_sum_ = nullptr;  // F32 ne[n_keys, n_attention_rows]
 };
 

@@ -92,10 +92,12 @@ std::vector<Wanted> wanted_tensors(Model::State& state) {
   for (int32_t i = 0; i < c.n_layers; ++i) {
     LayerWeights& layer = state.layers[static_cast<size_t>(i)];
     const auto add_layer = [&](std::string_view suffix, bool required) {
-      add(fmt::format("blk.{}.{}", i, suffix), shape_of(suffix, c), required, layer.*member_of(suffix));
+      add(fmt::format("blk.{}.{}", i, suffix), shape_of(suffix, c), required,
+          layer.*member_of(suffix));
     };
     for (size_t t = 0; t < kCommonTensors; ++t) add_layer(kLayerTensors[t].suffix, true);
-    for (const Architecture::Extra& extra : state.arch->extras()) add_layer(extra.suffix, extra.required);
+    for (const Architecture::Extra& extra : state.arch->extras())
+      add_layer(extra.suffix, extra.required);
   }
   return out;
 }
@@ -106,14 +108,18 @@ void refuse_unused(const GgufFile& file, const std::vector<Wanted>& wanted) {
   for (const Wanted& w : wanted) names.insert(w.spec.name);
   for (const GgufFile::Tensor& t : file.tensors()) {
     if (!names.contains(t.name)) {
-      file.fail(t.name, fmt::format("is a tensor that the {} graph does not use: this variant is not supported", file.arch()));
+      file.fail(
+          t.name,
+          fmt::format("is a tensor that the {} graph does not use: this variant is not supported",
+                      file.arch()));
     }
   }
 }
 
 bool is_matrix(const GgufFile::Tensor& t) { return t.ne[1] > 1; }
 
-// Type in memory. Vectors are added and multiplied as f32; slow matrix types become Q8_0 unless they are to be kept.
+// Type in memory. Vectors are added and multiplied as f32; slow matrix types become Q8_0 unless
+// they are to be kept.
 ggml_type type_in_use(const GgufFile::Tensor& t, const LoadOptions& options, bool multiplied) {
   if (!is_matrix(t)) return GGML_TYPE_F32;
   const bool slow = t.type == GGML_TYPE_Q4_1 || t.type == GGML_TYPE_Q5_0;
@@ -122,7 +128,8 @@ ggml_type type_in_use(const GgufFile::Tensor& t, const LoadOptions& options, boo
 }
 
 // Rows of a tensor, from the file's type to another one, on all threads.
-void convert_rows(const GgufFile::Tensor& from, std::span<const std::byte> in, ggml_type to, std::span<std::byte> out, int32_t n_threads) {
+void convert_rows(const GgufFile::Tensor& from, std::span<const std::byte> in, ggml_type to,
+                  std::span<std::byte> out, int32_t n_threads) {
   const int64_t n_rows = from.ne[1] * from.ne[2] * from.ne[3];
   const int64_t n_cols = from.ne[0];
   const size_t in_row = ggml_row_size(from.type, n_cols);
@@ -147,20 +154,25 @@ void convert_rows(const GgufFile::Tensor& from, std::span<const std::byte> in, g
     return;
   }
   std::vector<std::jthread> threads;
-  for (int32_t i = 0; i < n_threads; ++i) threads.emplace_back(work, n_rows * i / n_threads, n_rows * (i + 1) / n_threads);
+  for (int32_t i = 0; i < n_threads; ++i)
+    threads.emplace_back(work, n_rows * i / n_threads, n_rows * (i + 1) / n_threads);
 }
 
 class Loader {
  public:
   Loader(const GgufFile& file, const LoadOptions& options, Model::State& state)
-      : file_(file), options_(options), state_(state), chooser_(options.profile_dir, options.n_threads) {}
+      : file_(file),
+        options_(options),
+        state_(state),
+        chooser_(options.profile_dir, options.n_threads) {}
 
   void run() {
     std::vector<Wanted> wanted = wanted_tensors(state_);
     refuse_unused(file_, wanted);
     const size_t overhead = ggml_tensor_overhead() * (wanted.size() + 1);
     for (size_t i = 0; i < 2; ++i) {
-      state_.contexts.emplace_back(ggml_init({.mem_size = overhead, .mem_buffer = nullptr, .no_alloc = true}));
+      state_.contexts.emplace_back(
+          ggml_init({.mem_size = overhead, .mem_buffer = nullptr, .no_alloc = true}));
     }
     for (Wanted& w : wanted) create(w);
     chooser_.save();
@@ -177,11 +189,12 @@ class Loader {
       return;
     }
     if (t->ne[0] != w.spec.ne[0] || t->ne[1] != w.spec.ne[1] || t->ne[2] != 1 || t->ne[3] != 1) {
-      file_.fail(t->name, fmt::format("has shape [{}, {}, {}, {}], [{}, {}] is needed", t->ne[0], t->ne[1], t->ne[2], t->ne[3],
-                                      w.spec.ne[0], w.spec.ne[1]));
+      file_.fail(t->name, fmt::format("has shape [{}, {}, {}, {}], [{}, {}] is needed", t->ne[0],
+                                      t->ne[1], t->ne[2], t->ne[3], w.spec.ne[0], w.spec.ne[1]));
     }
     if (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == nullptr) {
-      file_.fail(t->name, fmt::format("is of type {}, which cannot be computed with", ggml_type_name(t->type)));
+      file_.fail(t->name, fmt::format("is of type {}, which cannot be computed with",
+                                      ggml_type_name(t->type)));
     }
     const bool is_embedding = t->name == "token_embd.weight";
     const bool multiplied = !is_embedding || file_.find_tensor("output.weight") == nullptr;
@@ -199,9 +212,12 @@ class Loader {
 
   bool wants_repack(const MatrixShape& shape) {
     switch (options_.layout) {
-      case WeightLayout::kPlain: return false;
-      case WeightLayout::kRepacked: return can_repack(shape);
-      case WeightLayout::kMeasured: return chooser_.prefers_repack(shape);
+      case WeightLayout::kPlain:
+        return false;
+      case WeightLayout::kRepacked:
+        return can_repack(shape);
+      case WeightLayout::kMeasured:
+        return chooser_.prefers_repack(shape);
     }
     return false;
   }
@@ -209,16 +225,21 @@ class Loader {
   void allocate() {
     for (size_t i = 0; i < state_.contexts.size(); ++i) {
       if (ggml_get_first_tensor(state_.contexts[i].get()) == nullptr) continue;
-      ggml_backend_buffer_type_t type = i == 0 ? ggml_backend_cpu_buffer_type() : repack_buffer_type();
-      ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors_from_buft(state_.contexts[i].get(), type));
-      if (buffer == nullptr) throw Error(ErrorCode::kModel, "not enough memory for the weights - use a smaller model or quantisation");
+      ggml_backend_buffer_type_t type =
+          i == 0 ? ggml_backend_cpu_buffer_type() : repack_buffer_type();
+      ggml_backend_buffer_ptr buffer(
+          ggml_backend_alloc_ctx_tensors_from_buft(state_.contexts[i].get(), type));
+      if (buffer == nullptr)
+        throw Error(ErrorCode::kModel,
+                    "not enough memory for the weights - use a smaller model or quantisation");
       ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
       state_.bytes += ggml_backend_buffer_get_size(buffer.get());
       state_.buffers.push_back(std::move(buffer));
     }
   }
 
-  // Bytes that need no change go from the file straight into a plain tensor; all others through a scratch copy.
+  // Bytes that need no change go from the file straight into a plain tensor; all others through a
+  // scratch copy.
   void fill(const GgufFile::Tensor& source, ggml_tensor* tensor) {
     const bool host = ggml_backend_buffer_is_host(tensor->buffer);
     if (host && source.type == tensor->type) {

@@ -21,24 +21,32 @@ WorkingKv::Buffers::~Buffers() {
   if (memory != nullptr) ::munmap(memory, bytes);
 }
 
-WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots) : buffers_(std::make_unique<Buffers>()) {
+WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
+    : buffers_(std::make_unique<Buffers>()) {
   CHECK(n_slots > 0);
   n_slots_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
   valid_.assign(static_cast<size_t>(n_slots_), false);
   Buffers& b = *buffers_;
   const auto n_tensors = static_cast<size_t>(2 * config.n_layers);
-  b.context.reset(ggml_init({.mem_size = ggml_tensor_overhead() * (n_tensors + 1), .mem_buffer = nullptr, .no_alloc = true}));
+  b.context.reset(ggml_init({.mem_size = ggml_tensor_overhead() * (n_tensors + 1),
+                             .mem_buffer = nullptr,
+                             .no_alloc = true}));
   for (int32_t i = 0; i < config.n_layers; ++i) {
-    b.k.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(), n_slots_ + kScratchSlots));
-    b.v.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(), n_slots_ + kScratchSlots));
+    b.k.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(),
+                                     n_slots_ + kScratchSlots));
+    b.v.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(),
+                                     n_slots_ + kScratchSlots));
   }
   const size_t alignment = ggml_backend_buft_get_alignment(ggml_backend_cpu_buffer_type());
   const size_t each = (ggml_nbytes(b.k.front()) + alignment - 1) / alignment * alignment;
   b.bytes = each * n_tensors;
-  b.memory = ::mmap(nullptr, b.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  b.memory = ::mmap(nullptr, b.bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (b.memory == MAP_FAILED) {
     b.memory = nullptr;
-    throw Error(ErrorCode::kIo, fmt::format("cannot reserve {} MiB for the KV of {} tokens - use a smaller context", b.bytes >> 20, n_slots_));
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot reserve {} MiB for the KV of {} tokens - use a smaller context",
+                            b.bytes >> 20, n_slots_));
   }
   b.buffer.reset(ggml_backend_cpu_buffer_from_ptr(b.memory, b.bytes));
   auto* address = static_cast<std::byte*>(b.memory);
@@ -60,7 +68,8 @@ void WorkingKv::truncate(int32_t position) {
 }
 
 bool WorkingKv::complete_up_to(int32_t n) const {
-  return n <= n_slots_ && std::find(valid_.begin(), valid_.begin() + n, false) == valid_.begin() + n;
+  return n <= n_slots_ &&
+         std::find(valid_.begin(), valid_.begin() + n, false) == valid_.begin() + n;
 }
 
 void WorkingKv::mark(TokenRange range) {

@@ -1,8 +1,9 @@
 #pragma once
 // The KV of one sequence while it is being computed: K after RoPE and V, f16, slot = position.
 //
-// It is the one owner of the claim "the token at this position has KV": a step checks it before attention reads.
-// Memory is reserved for `n_slots` but only touched pages count. Not thread-safe; used by one decoder at a time.
+// It is the one owner of the claim "the token at this position has KV": a step checks it before
+// attention reads. Memory is reserved for `n_slots` but only touched pages count. Not thread-safe;
+// used by one decoder at a time.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

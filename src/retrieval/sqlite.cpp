@@ -43,9 +43,9 @@ std::optional<uint32_t> peek_application_id(const std::filesystem::path& file) {
   const SqliteHandle handle =
       open(immutable_uri(file), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, status);
   sqlite3_file* bytes = nullptr;
-  auto* const where = static_cast<void*>(&bytes);
   if (status != SQLITE_OK) return std::nullopt;
-  if (sqlite3_file_control(handle.get(), "main", SQLITE_FCNTL_FILE_POINTER, where) != SQLITE_OK)
+  if (sqlite3_file_control(handle.get(), "main", SQLITE_FCNTL_FILE_POINTER,
+                           reinterpret_cast<void*>(&bytes)) != SQLITE_OK)
     return std::nullopt;
   if (bytes == nullptr || bytes->pMethods == nullptr) return std::nullopt;
   char header[kHeaderBytes];

@@ -99,15 +99,16 @@ std::vector<std::byte> read_payload(int fd, const ChunkLayout& layout, const Che
 BlobRead read_blob(const fs::path& path, const ExpectedChunk& expected) {
   const OpenBlob blob = open_blob(path);
   if (blob.outcome != BlobOutcome::kFound) return {blob.outcome, nullptr, 0};
-  const BlobRead corrupt = {BlobOutcome::kCorrupt, nullptr, blob.file_bytes};
   const ChunkLayout layout =
       chunk_layout(expected.geometry, static_cast<int32_t>(expected.ids.size()));
   std::vector<std::byte> bytes(std::min<uint64_t>(blob.file_bytes, layout.payload_offset));
-  if (!read_exactly(blob.file.get(), bytes, 0)) return corrupt;
+  if (!read_exactly(blob.file.get(), bytes, 0))
+    return {BlobOutcome::kCorrupt, nullptr, blob.file_bytes};
   const CheckedHead head = check_head(bytes, blob.file_bytes, expected);
-  if (head.reject != ChunkReject::kNone) return corrupt;
+  if (head.reject != ChunkReject::kNone) return {BlobOutcome::kCorrupt, nullptr, blob.file_bytes};
   std::vector<std::byte> payload = read_payload(blob.file.get(), layout, head);
-  if (payload.size() != layout.file_bytes - layout.payload_offset) return corrupt;
+  if (payload.size() != layout.file_bytes - layout.payload_offset)
+    return {BlobOutcome::kCorrupt, nullptr, blob.file_bytes};
   std::vector<int32_t> ids(expected.ids.begin(), expected.ids.end());
   return {BlobOutcome::kFound,
           std::make_shared<const KvChunk>(expected.geometry, std::move(ids), head.lineage,

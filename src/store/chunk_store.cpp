@@ -30,7 +30,7 @@ void ChunkStore::promote(const ChunkKey& key, const ChunkPtr& chunk, size_t foun
   for (size_t i = 0; i < found_in; ++i) tiers_[i]->put(key, chunk);
 }
 
-bool ChunkStore::put(const ChunkKey& key, ChunkPtr chunk) {
+bool ChunkStore::put(const ChunkKey& key, const ChunkPtr& chunk) {
   CHECK(chunk != nullptr);
   const std::shared_lock lock(erasing_);
   bool is_kept = false;
@@ -54,6 +54,7 @@ bool ChunkStore::erase(const ChunkKey& key) {
 
 std::vector<Tier*> ChunkStore::tiers() {
   std::vector<Tier*> tiers;
+  tiers.reserve(tiers_.size());
   for (const auto& tier : tiers_) tiers.push_back(tier.get());
   return tiers;
 }

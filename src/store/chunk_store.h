@@ -25,7 +25,7 @@ class ChunkStore {
   Found find(const ChunkKey& key, const KvGeometry& geometry, std::span<const int32_t> ids);
 
   // Stores in every tier. True when the last (most durable) tier kept it.
-  bool put(const ChunkKey& key, ChunkPtr chunk);
+  bool put(const ChunkKey& key, const ChunkPtr& chunk);
 
   bool contains(const ChunkKey& key);
   bool erase(const ChunkKey& key);  // from every tier

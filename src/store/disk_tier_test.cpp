@@ -146,7 +146,7 @@ TEST_F(DiskTierTest, PageOfZerosInTheMiddleIsARemovedMiss) {
   ASSERT_TRUE(tier_->put(key_, large));
   {
     std::fstream file(path_of(key_), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(2 * 4096);
+    file.seekp(8192);
     file << std::string(4096, '\0');
   }
 
@@ -244,14 +244,12 @@ TEST_F(DiskTierTest, DiskFullKeepsNothingAndSaysSo) {
 TEST_F(DiskTierTest, TwoProcessesWritingTheSameChunksBothServe) {
   const auto work = [this] {
     const auto own = open();
-    for (int round = 0; round < 4; ++round) {
-      for (uint32_t n = 0; n < 4; ++n) {
-        const ChunkPtr chunk = make_chunk(n, 6);
-        if (!own->put(key_number(n), chunk)) return 1;
-        if (!is_same(get_like(*own, key_number(n), chunk), chunk)) return 2;
-      }
+    for (uint32_t i = 0; i < 16; ++i) {
+      const ChunkKey key = key_number(i % 4);
+      const ChunkPtr chunk = make_chunk(i % 4, 6);
+      if (!own->put(key, chunk) || !is_same(get_like(*own, key, chunk), chunk)) return 1;
     }
-    return own->stats().corrupt == 0 ? 0 : 3;
+    return own->stats().corrupt == 0 ? 0 : 2;
   };
   const pid_t child = ::fork();
   if (child == 0) ::_exit(work());
@@ -508,7 +506,7 @@ class DiskTierModel : public DiskTierTest {
     ASSERT_EQ(n_files(), model_.size());
   }
   void damage(const fs::path& path) {
-    std::vector<std::byte> bytes = read_file(path).value();
+    std::vector<std::byte> bytes = read_file(path).value_or(std::vector<std::byte>(1));
     bytes[random_() % bytes.size()] ^= std::byte{1} << (random_() % 8);
     if (random_() % 2 == 0) bytes.resize(random_() % bytes.size());
     overwrite(path, bytes);

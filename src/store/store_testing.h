@@ -27,6 +27,7 @@ inline ChunkKey key_number(uint32_t n) {
 // Ids that no chunk with another number has.
 inline std::vector<int32_t> ids_of(uint32_t number, int32_t n_tokens) {
   std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(n_tokens));
   for (int32_t i = 0; i < n_tokens; ++i) ids.push_back(static_cast<int32_t>(number * 1000) + i);
   return ids;
 }
@@ -36,7 +37,7 @@ inline ChunkPtr make_chunk(uint32_t number, int32_t n_tokens,
                            const KvGeometry& geometry = kGeometry) {
   std::vector<std::byte> payload(KvChunk::payload_bytes(geometry, n_tokens));
   for (size_t i = 0; i < payload.size(); ++i)
-    payload[i] = static_cast<std::byte>(i * 31 + number * 17 + i / 256);
+    payload[i] = static_cast<std::byte>(i * 31 + size_t(number) * 17 + i / 256);
   return std::make_shared<const KvChunk>(geometry, ids_of(number, n_tokens),
                                          Lineage{number % 3, 0.5F}, std::move(payload));
 }

@@ -17,7 +17,8 @@ struct ChainDeleter {
 
 void check_range(const char* name, float value, float low, float high) {
   if (value >= low && value <= high) return;  // false for NaN
-  throw Error(ErrorCode::kInvalidRequest, fmt::format("{} is {} - it must lie in {}..{}", name, value, low, high));
+  throw Error(ErrorCode::kInvalidRequest,
+              fmt::format("{} is {} - it must lie in {}..{}", name, value, low, high));
 }
 
 }  // namespace
@@ -31,7 +32,9 @@ Sampler::Sampler(const SamplerOptions& o) : state_(std::make_unique<State>()) {
   check_range("temperature", o.temperature, 0.0F, 100.0F);
   check_range("top_p", o.top_p, 0.0F, 1.0F);
   check_range("min_p", o.min_p, 0.0F, 1.0F);
-  if (o.top_k < 0) throw Error(ErrorCode::kInvalidRequest, fmt::format("top_k is {} - it must not be negative", o.top_k));
+  if (o.top_k < 0)
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("top_k is {} - it must not be negative", o.top_k));
   if (o.temperature == 0.0F) return;
   llama_sampler* chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
   state_->chain.reset(chain);
@@ -45,7 +48,8 @@ Sampler::Sampler(const SamplerOptions& o) : state_(std::make_unique<State>()) {
 Sampler::~Sampler() = default;
 
 int32_t Sampler::pick(std::span<const float> logits) {
-  if (state_->chain == nullptr) return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (state_->chain == nullptr)
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<llama_token_data>& c = state_->candidates;
   c.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) c[i] = {static_cast<llama_token>(i), logits[i], 0.0F};

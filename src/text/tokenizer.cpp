@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text_util.h"
 #include "text/utf8.h"
 #include "text/vocab_file.h"
@@ -29,19 +30,15 @@ struct ModelDeleter {
   void operator()(llama_model* model) const { llama_model_free(model); }
 };
 
-// libllama's messages below warning are of no use here. A continuation line belongs to the line
-// before it.
-void log_warnings(ggml_log_level level, const char* text, void*) {
-  static thread_local bool is_shown = false;
-  if (level != GGML_LOG_LEVEL_CONT) is_shown = level >= GGML_LOG_LEVEL_WARN;
-  if (is_shown) std::fputs(text, stderr);
-}
-
 // Only the vocabulary. The override keeps libllama from putting a space before the text of
 // sentencepiece vocabularies.
 std::unique_ptr<llama_model, ModelDeleter> load_vocab(const std::filesystem::path& path) {
   static std::once_flag is_log_set;
-  std::call_once(is_log_set, [] { llama_log_set(log_warnings, nullptr); });
+  std::call_once(is_log_set, [] {
+    llama_log_set([](ggml_log_level level, const char* line,
+                     void*) { log_library_line("libllama", level == GGML_LOG_LEVEL_ERROR, line); },
+                  nullptr);
+  });
 
   std::array<llama_model_kv_override, 2> overrides{};
   overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_BOOL;

@@ -18,7 +18,8 @@ struct LlamaReference::State {
   }
 };
 
-LlamaReference::LlamaReference(const std::filesystem::path& gguf, bool repack, int32_t n_threads, int32_t micro_batch)
+LlamaReference::LlamaReference(const std::filesystem::path& gguf, bool repack, int32_t n_threads,
+                               int32_t micro_batch)
     : state_(std::make_unique<State>()) {
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   llama_model_params model = llama_model_default_params();
@@ -39,7 +40,9 @@ LlamaReference::LlamaReference(const std::filesystem::path& gguf, bool repack, i
 
 LlamaReference::~LlamaReference() = default;
 
-int32_t LlamaReference::n_vocab() const { return llama_vocab_n_tokens(llama_model_get_vocab(state_->model)); }
+int32_t LlamaReference::n_vocab() const {
+  return llama_vocab_n_tokens(llama_model_get_vocab(state_->model));
+}
 
 std::vector<float> LlamaReference::run(std::span<const int32_t> ids, bool all) {
   llama_batch batch = llama_batch_init(static_cast<int32_t>(ids.size()), 0, 1);

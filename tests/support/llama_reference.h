@@ -10,8 +10,10 @@ namespace tessera {
 
 class LlamaReference {
  public:
-  // `repack`: libllama's use_extra_bufts. `flash_attention` on, f16 KV, one micro-batch of `micro_batch` rows.
-  LlamaReference(const std::filesystem::path& gguf, bool repack, int32_t n_threads, int32_t micro_batch = 512);
+  // `repack`: libllama's use_extra_bufts. `flash_attention` on, f16 KV, one micro-batch of
+  // `micro_batch` rows.
+  LlamaReference(const std::filesystem::path& gguf, bool repack, int32_t n_threads,
+                 int32_t micro_batch = 512);
   ~LlamaReference();
 
   int32_t n_vocab() const;

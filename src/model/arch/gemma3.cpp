@@ -1,5 +1,6 @@
-// Gemma 3 (text): scaled embeddings, norms before and after both halves of a layer, QK-norm, gated GELU, and five
-// layers with a sliding window and their own unscaled rotary base for each global one.
+// Gemma 3 (text): scaled embeddings, norms before and after both halves of a layer, QK-norm, gated
+// GELU, and five layers with a sliding window and their own unscaled rotary base for each global
+// one.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,9 +21,12 @@ class Gemma3 : public Architecture {
     c.embed_scale = std::sqrt(static_cast<float>(c.embed_dim));
     c.activation = Activation::kGelu;
     c.scale_query_first = true;
-    if (c.n_layers == kLayersOf27b) c.attention_scale = 1.0F / std::sqrt(static_cast<float>(c.embed_dim) / static_cast<float>(c.n_heads));
+    if (c.n_layers == kLayersOf27b)
+      c.attention_scale =
+          1.0F / std::sqrt(static_cast<float>(c.embed_dim) / static_cast<float>(c.n_heads));
     c.final_logit_softcap = file.find_real("gemma3.final_logit_softcapping").value_or(0.0F);
-    const int32_t window = file.find_integer("gemma3.attention.sliding_window", 0, INT32_MAX).value_or(0);
+    const int32_t window =
+        file.find_integer("gemma3.attention.sliding_window", 0, INT32_MAX).value_or(0);
     const float local_base = file.find_real("gemma3.rope.freq_base_swa").value_or(kLocalRopeBase);
     const std::vector<bool> local = local_layers(file, c.n_layers, window);
     for (size_t i = 0; i < c.layers.size(); ++i) {
@@ -61,7 +65,8 @@ class Gemma3 : public Architecture {
       return local;
     }
     const int32_t period = file.find_integer(kPattern, 0, 1024).value_or(kLocalPerGlobal + 1);
-    for (size_t i = 0; i < local.size(); ++i) local[i] = period == 0 || static_cast<int32_t>(i) % period < period - 1;
+    for (size_t i = 0; i < local.size(); ++i)
+      local[i] = period == 0 || static_cast<int32_t>(i) % period < period - 1;
     return local;
   }
 };

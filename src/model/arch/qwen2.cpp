@@ -12,7 +12,10 @@ class Qwen2 : public Architecture {
   }
 
   std::vector<Extra> extras() const override {
-    return {{"attn_q.bias", false}, {"attn_k.bias", false}, {"attn_v.bias", false}, {"attn_output.bias", false}};
+    return {{"attn_q.bias", false},
+            {"attn_k.bias", false},
+            {"attn_v.bias", false},
+            {"attn_output.bias", false}};
   }
 
   ggml_tensor* layer(LayerBuilder& g, ggml_tensor* x) const override {

@@ -1,4 +1,5 @@
-// Qwen3: as qwen2 with an RMS norm on every head of q and k (before rotation) in place of the biases.
+// Qwen3: as qwen2 with an RMS norm on every head of q and k (before rotation) in place of the
+// biases.
 #include "model/arch/architecture.h"
 #include "model/layer_builder.h"
 
@@ -12,8 +13,11 @@ class Qwen3 : public Architecture {
   }
 
   std::vector<Extra> extras() const override {
-    return {{"attn_q_norm.weight", true}, {"attn_k_norm.weight", true}, {"attn_q.bias", false},
-            {"attn_k.bias", false},       {"attn_v.bias", false}};
+    return {{"attn_q_norm.weight", true},
+            {"attn_k_norm.weight", true},
+            {"attn_q.bias", false},
+            {"attn_k.bias", false},
+            {"attn_v.bias", false}};
   }
 
   ggml_tensor* layer(LayerBuilder& g, ggml_tensor* x) const override {

@@ -47,7 +47,8 @@ ArchitecturePtr architecture_of(const GgufFile& file) {
   ArchitecturePtr arch = make_architecture(name);
   if (arch == nullptr) {
     file.fail("general.architecture",
-              fmt::format("is '{}', which is not supported; supported are {}", name, fmt::join(architecture_names(), ", ")));
+              fmt::format("is '{}', which is not supported; supported are {}", name,
+                          fmt::join(architecture_names(), ", ")));
   }
   return arch;
 }

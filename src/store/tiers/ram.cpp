@@ -40,7 +40,11 @@ class RamTier : public Tier {
     const std::lock_guard lock(mutex_);
     drop(key);
     if (limit_bytes_ != 0 && bytes > limit_bytes_) return false;
-    while (limit_bytes_ != 0 && index_.bytes() + bytes > limit_bytes_) drop(*index_.oldest());
+    while (limit_bytes_ != 0 && index_.bytes() + bytes > limit_bytes_) {
+      const std::optional<ChunkKey> oldest = index_.oldest();
+      if (!oldest) break;
+      drop(*oldest);
+    }
     index_.set(key, bytes);
     chunks_[key] = std::move(chunk);
     return true;

@@ -113,6 +113,7 @@ std::vector<BenchResult> against_libllama(const BenchOptions& o, const Job& job,
   const Variant& best = median(v[1].ms) <= median(v[3].ms) ? v[1] : v[3];
   const double n = job.decode_steps > 0 ? job.decode_steps : static_cast<double>(job.ids.size());
   std::vector<BenchResult> out;
+  out.reserve(v.size() + 3);
   for (const Variant& variant : v) {
     out.push_back({fmt::format("{} {} {}", o.model_name, what, variant.name),
                    1000.0 * n / median(variant.ms), "tokens/s", std::nullopt});

@@ -157,6 +157,7 @@ class TtftBench {
     const Request r = request_for(kWorkloads[1], "epic");
     const Anchor anchor = engine_->anchor(r.anchor);
     std::vector<std::vector<int32_t>> chunks;
+    chunks.reserve(r.passages.size());
     for (const PassageText& p : r.passages)
       chunks.push_back(engine_->prompts().chunk_ids(p.title, p.text));
     std::vector<int32_t> ids, positions(1024);

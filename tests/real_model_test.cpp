@@ -221,7 +221,8 @@ TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
     n_epic += finds("epic", order, asked) ? 1 : 0;
     n_reuse += finds("reuse", order, asked) ? 1 : 0;
   };
-  for (size_t asked = 0; asked < texts_.size(); ++asked) {
+  const size_t n_single = GetParam() == kSmall ? 6 : 3;  // the numbers matter on the largest; time does on the others
+  for (size_t asked = 0; asked < n_single; ++asked) {
     std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
     std::shuffle(order.begin(), order.end(), random);
     ask(order, asked);
@@ -240,7 +241,28 @@ struct Question {
   std::vector<PassageText> passages;
 };
 
-// Six questions, each with three paragraphs of the document that answers it and three of others, in a seeded order.
+// Whole sentences, together at most 80 words a piece: short, so that the test takes a minute.
+std::vector<std::string> pieces_of(const std::string& file) {
+  std::vector<std::string> out;
+  for (const std::string& paragraph : paragraphs_of(file)) {
+    std::string piece;
+    for (size_t begin = 0; begin < paragraph.size();) {
+      const size_t end = std::min(paragraph.find(". ", begin), paragraph.size() - 2) + 2;
+      const std::string sentence = paragraph.substr(begin, end - begin);
+      const std::string both = piece + sentence;
+      if (!piece.empty() && std::count(both.begin(), both.end(), ' ') > 80) {
+        out.push_back(std::exchange(piece, sentence));
+      } else {
+        piece = both;
+      }
+      begin = end;
+    }
+    out.push_back(piece);
+  }
+  return out;
+}
+
+// Six questions, each with three pieces of the document that answers it and three of others, in a seeded order.
 std::vector<Question> demo_questions() {
   const std::vector<std::string> others = {"geology.txt", "prime-number.md", "chloroplast.md"};
   std::mt19937 random(3);
@@ -251,12 +273,12 @@ std::vector<Question> demo_questions() {
     if (n % 2 != 0) continue;  // two follow each other on the same document
     const nlohmann::json row = nlohmann::json::parse(line);
     Question question = {row.at("question"), {}};
-    std::vector<std::string> own = paragraphs_of(row.at("file"));
+    std::vector<std::string> own = pieces_of(row.at("file"));
     const std::string answer = row.at("answers").at(0);
     std::stable_partition(own.begin(), own.end(), [&](const std::string& p) { return p.find(answer) != std::string::npos; });
     for (size_t i = 0; i < 3; ++i) {
       question.passages.push_back({"", own.at(i)});
-      question.passages.push_back({"", paragraphs_of(others[i]).at(0)});
+      question.passages.push_back({"", pieces_of(others[i]).at(0)});
     }
     std::shuffle(question.passages.begin(), question.passages.end(), random);
     out.push_back(std::move(question));
@@ -292,14 +314,19 @@ TEST(DialTest, EpicComesCloserToFullAsItRecomputesMore) {
     const std::vector<float> expected = engine.forced_logits(full, tokens);
 
     request.policy = "epic";
-    for (const double ratio : {0.0, 0.5, 1.0}) {
+    // At ratio 1 all rows are computed as in full prefill: one question shows it, and six would take a minute more.
+    std::vector<double> ratios = {0.0, 0.5};
+    if (&question == &questions.front()) ratios.push_back(1.0);
+    for (const double ratio : ratios) {
       request.policy_options.recompute_ratio = ratio;
       const Prefilled ours = engine.prefill(request);
-      ASSERT_GT(account_of(ours.plan).independent + account_of(ours.plan).recomputed, 500) << "every chunk was there";
-      const Distance d = distance_between(expected, engine.forced_logits(ours, tokens), tokenizer.n_vocab());
-      kl[ratio] += d.mean_kl / static_cast<double>(questions.size());
+      const Account account = account_of(ours.plan);
+      ASSERT_GT(account.independent + account.recomputed, 300) << "every chunk was there";
+      kl[ratio] += distance_between(expected, engine.forced_logits(ours, tokens), tokenizer.n_vocab()).mean_kl;
     }
   }
+  kl[0.0] /= static_cast<double>(questions.size());
+  kl[0.5] /= static_cast<double>(questions.size());
 
   std::printf("O3 %s: mean KL(full || epic) %.4f at ratio 0, %.4f at 0.5, %.6f at 1\n", kSmall, kl[0.0], kl[0.5], kl[1.0]);
   EXPECT_LT(kl[1.0], 0.01);

@@ -13,10 +13,9 @@ namespace {
 
 // Those that some kernel of ggml asks for.
 constexpr std::array<std::string_view, 18> kKernelFlags = {
-    "sse4_2",      "avx",         "f16c",        "fma",      "avx2",    "bmi2",
-    "avx_vnni",    "avx512f",     "avx512bw",    "avx512vl", "avx512dq", 
-    "avx512vbmi",  "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "asimddp",
-    "i8mm"};
+    "sse4_2",      "avx",         "f16c",     "fma",      "avx2",     "bmi2",
+    "avx_vnni",    "avx512f",     "avx512bw", "avx512vl", "avx512dq", "avx512vbmi",
+    "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "asimddp",  "i8mm"};
 
 // The text behind "NAME\t: " in the first line of that name.
 std::string cpuinfo_field(std::string_view cpuinfo, std::string_view name) {
@@ -46,7 +45,8 @@ std::vector<std::string> kernel_flags(std::string_view cpuinfo) {
   std::vector<std::string> found;
   std::copy_if(std::istream_iterator<std::string>(words), {}, std::back_inserter(found),
                [&](const std::string& flag) {
-                 return std::find(kKernelFlags.begin(), kKernelFlags.end(), flag) != kKernelFlags.end();
+                 return std::find(kKernelFlags.begin(), kKernelFlags.end(), flag) !=
+                        kKernelFlags.end();
                });
   return found;
 }

@@ -206,9 +206,7 @@ void ask(Session& session, const AskOptions& o) {
     settings = StoreSettings::read(*documents).value_or(settings);
     context = retrieve(*documents, o);
   }
-  AnchorKind anchor = settings.anchor;
-  if (!o.anchor.empty())
-    anchor = anchor_from_name(o.anchor).value();  // the parser let only known names through
+  const AnchorKind anchor = anchor_from_name(o.anchor).value_or(settings.anchor);
   Workspace workspace(o.model, settings);
   const Request request = request_of(o, context, anchor);
   if (o.compare) return run_compare(session, workspace.engine(), request, context);

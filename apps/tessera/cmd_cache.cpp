@@ -23,12 +23,13 @@ using nlohmann::json;
 struct Entry {
   ChunkKey key;
   uint64_t bytes = 0;
-  double age_s = 0;                // since it was last used
+  double age_s = 0;                 // since it was last used
   std::optional<int32_t> n_tokens;  // nothing when its header cannot be read
 };
 
-// The disk tier, and every blob file in its folder, least recently used first. The tier lists only blobs whose header
-// makes sense; one that is damaged must still be seen, counted and cleared, so the files themselves are listed.
+// The disk tier, and every blob file in its folder, least recently used first. The tier lists only
+// blobs whose header makes sense; one that is damaged must still be seen, counted and cleared, so
+// the files themselves are listed.
 class DiskCache {
  public:
   DiskCache() : dir_(cache_dir() / "kv"), tier_(make_tier("disk", {.dir = dir_})) {}
@@ -45,16 +46,19 @@ class DiskCache {
     std::vector<Entry> found;
     std::error_code failed;
     const auto now = fs::file_time_type::clock::now();
-    for (fs::recursive_directory_iterator it(dir_, failed), end; !failed && it != end; it.increment(failed)) {
+    for (fs::recursive_directory_iterator it(dir_, failed), end; !failed && it != end;
+         it.increment(failed)) {
       const std::optional<ChunkKey> key = key_from_hex(it->path().filename().string());
       std::error_code gone;  // another process may evict while we look
       if (!key || !it->is_regular_file(gone)) continue;
       Entry entry;
       entry.key = *key;
       entry.bytes = it->file_size(gone);
-      if (!gone) entry.age_s = std::chrono::duration<double>(now - it->last_write_time(gone)).count();
+      if (!gone)
+        entry.age_s = std::chrono::duration<double>(now - it->last_write_time(gone)).count();
       if (gone) continue;
-      if (const auto known = n_tokens.find(*key); known != n_tokens.end()) entry.n_tokens = known->second;
+      if (const auto known = n_tokens.find(*key); known != n_tokens.end())
+        entry.n_tokens = known->second;
       found.push_back(entry);
     }
     std::ranges::sort(found, std::ranges::greater{}, &Entry::age_s);
@@ -102,7 +106,8 @@ void stats(const Session& session) {
                  n_tokens == 0 ? "-" : human_bytes(bytes / n_tokens), cache.dir().string()});
   session.print(table.text());
   if (n_unreadable != 0) {
-    session.print(fmt::format("{} unreadable: 'tessera cache verify' removes them\n", n_unreadable));
+    session.print(
+        fmt::format("{} unreadable: 'tessera cache verify' removes them\n", n_unreadable));
   }
 }
 
@@ -145,12 +150,14 @@ void verify(Session& session) {
     }
   }
   if (session.json()) {
-    session.print_json({{"entries", entries.size()}, {"bytes", bytes_of(entries)}, {"damaged", damaged}});
+    session.print_json(
+        {{"entries", entries.size()}, {"bytes", bytes_of(entries)}, {"damaged", damaged}});
   } else {
     session.print(fmt::format("{} entries, {}: {} good, {} damaged{}\n", entries.size(),
                               human_bytes(bytes_of(entries)), entries.size() - damaged.size(),
                               damaged.size(), damaged.empty() ? "" : " and removed"));
-    for (const json& key : damaged) session.print(fmt::format("damaged {}\n", key.get<std::string>()));
+    for (const json& key : damaged)
+      session.print(fmt::format("damaged {}\n", key.get<std::string>()));
   }
   if (!damaged.empty()) session.set_exit_status(kExitFailed);
 }
@@ -175,13 +182,15 @@ void clear(Session& session, bool is_confirmed) {
                         {"would_delete", is_confirmed ? 0 : entries.size()},
                         {"left", n_left}});
   } else if (is_confirmed) {
-    session.print(fmt::format("deleted {} entries, {} (disk)\n", counted.size(), human_bytes(bytes)));
+    session.print(
+        fmt::format("deleted {} entries, {} (disk)\n", counted.size(), human_bytes(bytes)));
   } else {
-    session.print(fmt::format("would delete {} entries, {} (disk): --yes to do it\n", counted.size(),
-                              human_bytes(bytes)));
+    session.print(fmt::format("would delete {} entries, {} (disk): --yes to do it\n",
+                              counted.size(), human_bytes(bytes)));
   }
   if (is_confirmed && n_left != 0) {
-    session.note(fmt::format("{} entries are left: the system refused to remove them, or they are new", n_left));
+    session.note(fmt::format(
+        "{} entries are left: the system refused to remove them, or they are new", n_left));
     session.set_exit_status(kExitFailed);
   }
 }
@@ -192,14 +201,13 @@ void add_cache(CLI::App& app, Session& session) {
   CLI::App* cache = app.add_subcommand("cache", "look at the stored KV, check it, clear it");
   cache->require_subcommand(1);
   cache->add_subcommand("stats", "how much is stored")->callback([&session] { stats(session); });
-  cache->add_subcommand("ls", "every stored chunk, least recently used first")->callback([&session] {
-    list(session);
-  });
-  cache->add_subcommand("verify", "read everything and remove what is damaged")->callback([&session] {
-    verify(session);
-  });
+  cache->add_subcommand("ls", "every stored chunk, least recently used first")
+      ->callback([&session] { list(session); });
+  cache->add_subcommand("verify", "read everything and remove what is damaged")
+      ->callback([&session] { verify(session); });
   const auto is_confirmed = std::make_shared<bool>(false);
-  CLI::App* clear_command = cache->add_subcommand("clear", "delete all stored KV; without --yes only say what would go");
+  CLI::App* clear_command =
+      cache->add_subcommand("clear", "delete all stored KV; without --yes only say what would go");
   clear_command->add_flag("--yes", *is_confirmed, "really delete");
   clear_command->callback([&session, is_confirmed] { clear(session, *is_confirmed); });
 }

@@ -1,4 +1,5 @@
-// Each check is a function from nothing to a finding; the table at the end is the order in which they run.
+// Each check is a function from nothing to a finding; the table at the end is the order in which
+// they run.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -73,12 +74,15 @@ Findings check_threads() {
                                        policy == nullptr ? "(unset)" : policy);
   Findings findings;
   if (policy == nullptr || strcasecmp(policy, "passive") != 0) {
-    findings.push_back({Level::kWarn, what, "unset it or set it to passive: spinning threads cost seconds on a busy machine"});
+    findings.push_back(
+        {Level::kWarn, what,
+         "unset it or set it to passive: spinning threads cost seconds on a busy machine"});
   } else {
     findings.push_back({Level::kOk, what, ""});
   }
   if (threads != nullptr && std::atoi(threads) > n_cores) {
-    findings.push_back({Level::kWarn, fmt::format("OMP_NUM_THREADS={} on {} cores", threads, n_cores),
+    findings.push_back({Level::kWarn,
+                        fmt::format("OMP_NUM_THREADS={} on {} cores", threads, n_cores),
                         "unset OMP_NUM_THREADS"});
   }
   return findings;
@@ -92,24 +96,29 @@ Findings check_load() {
   return {{Level::kWarn, what, "other programs use the cores: times measured now mean little"}};
 }
 
-// Memory that can be had without swapping: what the kernel says, or less where a container has a limit.
+// Memory that can be had without swapping: what the kernel says, or less where a container has a
+// limit.
 double available_memory() {
   double available = std::numeric_limits<double>::infinity();
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);) {
     unsigned long long kib = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1) available = 1024.0 * static_cast<double>(kib);
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1)
+      available = 1024.0 * static_cast<double>(kib);
   }
   double limit = 0;
   double used = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && std::ifstream("/sys/fs/cgroup/memory.current") >> used) {
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit &&
+      std::ifstream("/sys/fs/cgroup/memory.current") >> used) {
     available = std::min(available, std::max(0.0, limit - used));
   }
   return available;
 }
 
 // Weights, some of them turned into a wider type at load, and working memory for one request.
-double memory_need(uint64_t model_bytes) { return 1.25 * static_cast<double>(model_bytes) + 0.5 * kGigabyte; }
+double memory_need(uint64_t model_bytes) {
+  return 1.25 * static_cast<double>(model_bytes) + 0.5 * kGigabyte;
+}
 
 Findings check_memory() {
   const double available = available_memory();
@@ -118,13 +127,15 @@ Findings check_memory() {
     const double need = memory_need(entry.bytes);
     if (need <= available || !fs::exists(model_path(entry.name))) continue;
     findings.push_back({Level::kWarn,
-                        fmt::format("{:.1f} GB of memory free, {} needs about {:.1f}", available / kGigabyte,
-                                    entry.name, need / kGigabyte),
+                        fmt::format("{:.1f} GB of memory free, {} needs about {:.1f}",
+                                    available / kGigabyte, entry.name, need / kGigabyte),
                         "use a smaller model or end other programs"});
   }
   if (findings.empty()) {
-    findings.push_back({Level::kOk, fmt::format("{:.1f} GB of memory free, enough for every pulled model",
-                                                available / kGigabyte), ""});
+    findings.push_back({Level::kOk,
+                        fmt::format("{:.1f} GB of memory free, enough for every pulled model",
+                                    available / kGigabyte),
+                        ""});
   }
   return findings;
 }
@@ -156,15 +167,19 @@ Findings check_cache_dir() {
   }
   Findings findings;
   const double n_free = static_cast<double>(fs::space(dir).available);
-  const std::string what = fmt::format("cache {}, {:.1f} GB free", dir.string(), n_free / kGigabyte);
+  const std::string what =
+      fmt::format("cache {}, {:.1f} GB free", dir.string(), n_free / kGigabyte);
   if (n_free < 2 * kGigabyte) {
-    findings.push_back({Level::kWarn, what, "stored KV takes about 12 to 60 kB a token: make room or set TESSERA_CACHE"});
+    findings.push_back(
+        {Level::kWarn, what,
+         "stored KV takes about 12 to 60 kB a token: make room or set TESSERA_CACHE"});
   } else {
     findings.push_back({Level::kOk, what, ""});
   }
   const std::string measured = fmt::format("cache disk writes {:.0f} MB/s", speed / 1e6);
   if (speed < 30e6) {
-    findings.push_back({Level::kWarn, measured, "indexing will wait for the disk; set TESSERA_CACHE to a faster one"});
+    findings.push_back({Level::kWarn, measured,
+                        "indexing will wait for the disk; set TESSERA_CACHE to a faster one"});
   } else {
     findings.push_back({Level::kOk, measured, ""});
   }
@@ -177,10 +192,12 @@ Findings check_models() {
     const fs::path path = model_path(entry.name);
     if (!fs::exists(path)) continue;
     if (fs::file_size(path) == entry.bytes && model_digest(path) == entry.sha256) {
-      findings.push_back({Level::kOk, fmt::format("model {} ({})", entry.name, human_bytes(entry.bytes)), ""});
+      findings.push_back(
+          {Level::kOk, fmt::format("model {} ({})", entry.name, human_bytes(entry.bytes)), ""});
     } else {
-      findings.push_back({Level::kFail, fmt::format("model {} is not the file of the catalogue", entry.name),
-                          fmt::format("tessera model rm {0} && tessera model pull {0}", entry.name)});
+      findings.push_back(
+          {Level::kFail, fmt::format("model {} is not the file of the catalogue", entry.name),
+           fmt::format("tessera model rm {0} && tessera model pull {0}", entry.name)});
     }
   }
   if (findings.empty()) {
@@ -194,7 +211,8 @@ Findings check_pip() {
   // A fixed command: nothing of the user's reaches the shell.
   const bool has_pip = std::system("python3 -m pip --version >/dev/null 2>&1") == 0;
   if (has_pip) return {{Level::kOk, "python3 with pip, for models that come as packages", ""}};
-  return {{Level::kWarn, "no python3 with pip", "apt install python3-pip, or models come from Hugging Face only"}};
+  return {{Level::kWarn, "no python3 with pip",
+           "apt install python3-pip, or models come from Hugging Face only"}};
 }
 
 using Check = Findings();
@@ -240,7 +258,8 @@ void run(Session& session) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand("doctor", "look for what would make things slow or wrong here");
+  CLI::App* command =
+      app.add_subcommand("doctor", "look for what would make things slow or wrong here");
   command->callback([&session] { run(session); });
 }
 

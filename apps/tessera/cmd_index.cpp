@@ -40,7 +40,7 @@ StoreSettings settle(DocumentStore& documents, const IndexOptions& o) {
         !o.model.model.ends_with(".gguf") && o.model.model.find('/') == std::string::npos;
     wanted.model = is_name ? o.model.model : std::filesystem::absolute(o.model.model).string();
   }
-  if (!o.anchor.empty()) wanted.anchor = anchor_from_name(o.anchor).value();
+  wanted.anchor = anchor_from_name(o.anchor).value_or(wanted.anchor);  // "": as it was
   if (o.leadin_tokens > 0) wanted.leadin_tokens = o.leadin_tokens;
   if (o.chunk_tokens > 0) wanted.chunk_tokens = o.chunk_tokens;
   if (!o.name_space.empty()) wanted.name_space = o.name_space;

@@ -30,16 +30,18 @@ void pull(const Session& session, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const CatalogEntry entry = find_model(name);
     const std::string path = pull_one(session, entry).string();
-    pulled.push_back({{"name", name}, {"path", path}, {"bytes", entry.bytes}, {"sha256", entry.sha256}});
-    if (!session.json()) session.print(fmt::format("{}  {}  {}\n", name, human_bytes(entry.bytes), path));
+    pulled.push_back(
+        {{"name", name}, {"path", path}, {"bytes", entry.bytes}, {"sha256", entry.sha256}});
+    if (!session.json())
+      session.print(fmt::format("{}  {}  {}\n", name, human_bytes(entry.bytes), path));
   }
   if (session.json()) session.print_json({{"models", pulled}});
 }
 
 json to_json(const CatalogEntry& entry) {
   const fs::path path = model_path(entry.name);
-  return {{"name", entry.name},       {"family", entry.family}, {"summary", entry.summary},
-          {"bytes", entry.bytes},     {"sha256", entry.sha256}, {"path", path.string()},
+  return {{"name", entry.name},           {"family", entry.family}, {"summary", entry.summary},
+          {"bytes", entry.bytes},         {"sha256", entry.sha256}, {"path", path.string()},
           {"is_pulled", fs::exists(path)}};
 }
 
@@ -58,7 +60,8 @@ void list(const Session& session) {
   }
 }
 
-// What is known of a model without loading it: a name of the catalogue, also when it is not pulled, or a path.
+// What is known of a model without loading it: a name of the catalogue, also when it is not pulled,
+// or a path.
 void info(const Session& session, const std::string& name_or_path) {
   const std::vector<CatalogEntry> entries = catalog();
   const auto known = std::find_if(entries.begin(), entries.end(), [&](const CatalogEntry& entry) {
@@ -69,20 +72,21 @@ void info(const Session& session, const std::string& name_or_path) {
     facts = to_json(*known);
   } else {
     const fs::path path = resolve_model(name_or_path);
-    facts = {{"path", path.string()}, {"bytes", fs::file_size(path)}, {"sha256", model_digest(path)}};
+    facts = {
+        {"path", path.string()}, {"bytes", fs::file_size(path)}, {"sha256", model_digest(path)}};
   }
   if (session.json()) {
     session.print_json(facts);
     return;
   }
   if (known != entries.end()) {
-    session.print(fmt::format("name    {}\nfamily  {}\nabout   {}\n", known->name, known->family, known->summary));
+    session.print(fmt::format("name    {}\nfamily  {}\nabout   {}\n", known->name, known->family,
+                              known->summary));
   }
-  session.print(fmt::format("file    {}{}\nsize    {} ({} bytes)\nsha256  {}\n",
-                            facts["path"].get<std::string>(),
-                            facts.value("is_pulled", true) ? "" : "  (not pulled)",
-                            human_bytes(facts["bytes"]), human_count(facts["bytes"]),
-                            facts["sha256"].get<std::string>()));
+  session.print(fmt::format(
+      "file    {}{}\nsize    {} ({} bytes)\nsha256  {}\n", facts["path"].get<std::string>(),
+      facts.value("is_pulled", true) ? "" : "  (not pulled)", human_bytes(facts["bytes"]),
+      human_count(facts["bytes"]), facts["sha256"].get<std::string>()));
 }
 
 void remove(const Session& session, const std::vector<std::string>& names) {
@@ -94,7 +98,8 @@ void remove(const Session& session, const std::vector<std::string>& names) {
                   fmt::format("model {} is not pulled - there is no {} - nothing was removed", name,
                               model_path(name).string()));
     }
-    if (!session.json()) session.print(fmt::format("removed {} ({})\n", name, human_bytes(entry.bytes)));
+    if (!session.json())
+      session.print(fmt::format("removed {} ({})\n", name, human_bytes(entry.bytes)));
     removed.push_back({{"name", name}, {"bytes", entry.bytes}});
   }
   if (session.json()) session.print_json({{"removed", removed}});
@@ -104,7 +109,8 @@ void remove(const Session& session, const std::vector<std::string>& names) {
 CLI::App* add_on_names(CLI::App* model, const std::string& name, const std::string& help,
                        std::vector<std::string>& names) {
   CLI::App* command = model->add_subcommand(name, help);
-  command->add_option("names", names, "models of the catalogue, see 'tessera model ls'")->required();
+  command->add_option("names", names, "models of the catalogue, see 'tessera model ls'")
+      ->required();
   return command;
 }
 
@@ -119,12 +125,16 @@ void add_model(CLI::App& app, Session& session) {
   const auto target = std::make_shared<std::string>();
   add_on_names(model, "pull", "fetch models, resuming where a pull stopped", *names)
       ->callback([&session, names] { pull(session, *names); });
-  model->add_subcommand("ls", "the models of the catalogue")->callback([&session] { list(session); });
+  model->add_subcommand("ls", "the models of the catalogue")->callback([&session] {
+    list(session);
+  });
   CLI::App* info_command = model->add_subcommand("info", "facts about one model");
-  info_command->add_option("model", *target, "a name of the catalogue or the path of a GGUF file")->required();
+  info_command->add_option("model", *target, "a name of the catalogue or the path of a GGUF file")
+      ->required();
   info_command->callback([&session, target] { info(session, *target); });
-  add_on_names(model, "rm", "remove the files of models", *names)
-      ->callback([&session, names] { remove(session, *names); });
+  add_on_names(model, "rm", "remove the files of models", *names)->callback([&session, names] {
+    remove(session, *names);
+  });
 }
 
 }  // namespace tessera

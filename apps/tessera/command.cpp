@@ -32,8 +32,8 @@ void Session::add_options(CLI::App& app) {
 }
 
 void Session::start_logging() const {
-  auto logger = std::make_shared<spdlog::logger>(
-      "tessera", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>("tessera",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_level(spdlog::level::from_str(log_level_ == "error" ? "err" : log_level_));
   logger->set_pattern("%H:%M:%S.%e %l: %v");
   spdlog::set_default_logger(std::move(logger));
@@ -50,8 +50,8 @@ void Session::print(std::string_view text) const {
   const size_t n_written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (n_written == text.size() && std::fflush(stdout) == 0) return;
   if (errno == EPIPE) throw OutputClosed{};
-  throw Error(ErrorCode::kIo,
-              fmt::format("cannot write the output - {} - send it elsewhere", std::strerror(errno)));
+  throw Error(ErrorCode::kIo, fmt::format("cannot write the output - {} - send it elsewhere",
+                                          std::strerror(errno)));
 }
 
 void Session::print_json(const nlohmann::json& object) const {
@@ -123,7 +123,8 @@ std::string ProgressBar::status_text(uint64_t done, double elapsed_s) const {
     text += fmt::format("  {}/s", human_bytes(static_cast<uint64_t>(per_second)));
   }
   if (done < total_) {
-    text += fmt::format("  ETA {}", human_duration(static_cast<double>(total_ - done) / per_second));
+    text +=
+        fmt::format("  ETA {}", human_duration(static_cast<double>(total_ - done) / per_second));
   }
   return text;
 }

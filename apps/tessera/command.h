@@ -1,11 +1,13 @@
 #pragma once
 // What every subcommand shares: global options, output, progress and the wish to stop.
 //
-// A subcommand is one file cmd_NAME.cpp with `void add_NAME(CLI::App& app, Session& session)`, which adds its parser
-// to `app` and sets the callback that does the work, plus its row in main.cpp. The conventions, kept by main and
-// Session for all of them:
-// - results go to stdout, everything else to stderr; with --json stdout carries exactly one JSON object;
-// - failures are thrown as Error("what - why - what to do"), and main turns them into a message and an exit status;
+// A subcommand is one file cmd_NAME.cpp with `void add_NAME(CLI::App& app, Session& session)`,
+// which adds its parser to `app` and sets the callback that does the work, plus its row in
+// main.cpp. The conventions, kept by main and Session for all of them:
+// - results go to stdout, everything else to stderr; with --json stdout carries exactly one JSON
+// object;
+// - failures are thrown as Error("what - why - what to do"), and main turns them into a message and
+// an exit status;
 // - work that takes long looks at `stop_token()` and keeps what is finished.
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -28,8 +30,8 @@ enum ExitStatus {
   kExitInterrupted = 130,
 };
 
-// Thrown by the print functions when the reader of stdout has gone away, as in `tessera ... | head`. Nobody is left to
-// tell, so main ends without a word.
+// Thrown by the print functions when the reader of stdout has gone away, as in `tessera ... |
+// head`. Nobody is left to tell, so main ends without a word.
 struct OutputClosed {};
 
 // Used by the thread that runs the command only; the stop token may be handed on.
@@ -37,7 +39,8 @@ class Session {
  public:
   explicit Session(std::stop_token stop) : stop_(std::move(stop)) {}
 
-  // Adds --json, --quiet, --log-level and --no-color, which are also understood behind a subcommand.
+  // Adds --json, --quiet, --log-level and --no-color, which are also understood behind a
+  // subcommand.
   void add_options(CLI::App& app);
 
   bool json() const { return json_; }
@@ -47,7 +50,8 @@ class Session {
   // Throws Error(kCancelled) once a stop was asked for.
   void throw_if_stopped() const;
 
-  // Text to stdout, as it is, at once. Throws OutputClosed, or Error(kIo) when it cannot be written (disk full).
+  // Text to stdout, as it is, at once. Throws OutputClosed, or Error(kIo) when it cannot be written
+  // (disk full).
   void print(std::string_view text) const;
   // The result of a command under --json: one object on one line.
   void print_json(const nlohmann::json& object) const;
@@ -73,8 +77,8 @@ class Session {
   ExitStatus status_ = kExitOk;
 };
 
-// Progress of one piece of work on stderr: a bar where stderr is a terminal, one line in ten seconds where it is not,
-// nothing under --quiet. Not thread-safe.
+// Progress of one piece of work on stderr: a bar where stderr is a terminal, one line in ten
+// seconds where it is not, nothing under --quiet. Not thread-safe.
 class ProgressBar {
  public:
   enum class Unit { kBytes, kItems };

@@ -14,8 +14,9 @@ constexpr std::string_view kUnits[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
 
 // Code points, which is close enough to columns for the names and numbers of our tables.
 size_t width_of(std::string_view text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 }  // namespace

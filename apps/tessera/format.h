@@ -10,7 +10,8 @@ namespace tessera {
 // Decimal units, as disks and networks are sold: "512 B", "98.4 MB", "1.12 GB".
 std::string human_bytes(uint64_t bytes);
 
-// "0 ms", "480 ms", "7.5 s", "10 m 51 s", "2 h 03 m", "3 d 04 h". Negative and non-finite values are "?".
+// "0 ms", "480 ms", "7.5 s", "10 m 51 s", "2 h 03 m", "3 d 04 h". Negative and non-finite values
+// are "?".
 std::string human_duration(double seconds);
 
 // Digits in groups of three: "491,400,064".

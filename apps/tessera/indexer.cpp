@@ -55,27 +55,30 @@ int64_t remove_vanished(DocumentStore& documents, const std::vector<std::string>
   return n;
 }
 
+void add_documents_below(const fs::path& folder, std::set<fs::path>& found) {
+  constexpr auto kOptions = fs::directory_options::skip_permission_denied;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, kOptions)) {
+    if (entry.is_regular_file() && is_document(entry.path())) found.insert(entry.path());
+  }
+}
+
 }  // namespace
 
 std::vector<fs::path> find_documents(const std::vector<std::string>& paths,
                                      std::vector<FailedFile>& failed) {
   std::set<fs::path> found;
   for (const std::string& path : paths) {
-    if (!fs::exists(path))
+    if (!fs::exists(path)) {
       throw Error(
           ErrorCode::kNotFound,
           fmt::format("{} - no such file or folder - name files or folders that are there", path));
-    if (!fs::is_directory(path)) {
-      if (is_document(path)) {
-        found.insert(path);
-      } else {
-        failed.push_back({path, "not plain text (.txt) or Markdown (.md)"});
-      }
-      continue;
     }
-    for (const fs::directory_entry& entry :
-         fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied)) {
-      if (entry.is_regular_file() && is_document(entry.path())) found.insert(entry.path());
+    if (fs::is_directory(path)) {
+      add_documents_below(path, found);
+    } else if (is_document(path)) {
+      found.insert(path);
+    } else {
+      failed.push_back({path, "not plain text (.txt) or Markdown (.md)"});
     }
   }
   return {found.begin(), found.end()};

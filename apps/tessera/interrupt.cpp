@@ -18,8 +18,8 @@ namespace {
 constexpr char kStop = 's';
 constexpr char kQuit = 'q';
 
-// A signal handler can reach nothing but globals, and may do little more than write to a pipe: a stop source takes
-// locks and runs callbacks, so a thread at the other end of the pipe does that.
+// A signal handler can reach nothing but globals, and may do little more than write to a pipe: a
+// stop source takes locks and runs callbacks, so a thread at the other end of the pipe does that.
 std::atomic<int> g_write_end = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
 

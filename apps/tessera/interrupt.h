@@ -1,6 +1,6 @@
 #pragma once
-// Ctrl-C and SIGTERM as a stop token. The first signal asks for a stop, so that finished work is kept; the second one
-// ends the process at once, as if nobody had caught it.
+// Ctrl-C and SIGTERM as a stop token. The first signal asks for a stop, so that finished work is
+// kept; the second one ends the process at once, as if nobody had caught it.
 #include <stop_token>
 #include <thread>
 

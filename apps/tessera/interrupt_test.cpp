@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// Waits until the token was told to stop; hangs, and so fails by the test's time limit, if it never is.
+// Waits until the token was told to stop; hangs, and so fails by the test's time limit, if it never
+// is.
 void wait_for_stop(const std::stop_token& token) {
   std::promise<void> stopped;
   const std::stop_callback tell(token, [&stopped] { stopped.set_value(); });

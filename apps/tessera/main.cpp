@@ -1,4 +1,5 @@
-// The program: a table of subcommands, and the one place where failures become messages and exit statuses.
+// The program: a table of subcommands, and the one place where failures become messages and exit
+// statuses.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -25,21 +26,14 @@ namespace tessera {
 using AddCommand = void(CLI::App&, Session&);
 AddCommand add_demo, add_index, add_ask, add_bench, add_model, add_cache, add_doctor, add_version;
 constexpr AddCommand* kCommands[] = {
-    add_demo,
-    add_index,
-    add_ask,
-    add_bench,
-    add_model,
-    add_cache,
-    add_doctor,
-    add_version,
+    add_demo, add_index, add_ask, add_bench, add_model, add_cache, add_doctor, add_version,
 };
 
 namespace {
 
-// libgomp reads OMP_WAIT_POLICY before main. Without it, a thread that waits for another one spins, and where a core
-// is busy with something else a single token can then cost seconds. So set it and start again; the variable itself
-// keeps the second start from doing so once more.
+// libgomp reads OMP_WAIT_POLICY before main. Without it, a thread that waits for another one spins,
+// and where a core is busy with something else a single token can then cost seconds. So set it and
+// start again; the variable itself keeps the second start from doing so once more.
 void settle_openmp(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("OMP_WAIT_POLICY", "passive", 0) != 0) return;
@@ -76,7 +70,8 @@ Failure failure_of(ErrorCode code) {
   return {kExitFailed, "internal"};
 }
 
-ExitStatus report(const Session& session, bool as_json, Failure failure, const std::string& message) {
+ExitStatus report(const Session& session, bool as_json, Failure failure,
+                  const std::string& message) {
   fmt::print(stderr, "error: {}\n", message);
   if (as_json) {
     session.print_json({{"error",
@@ -125,7 +120,10 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     const std::vector<std::string_view> views(known.begin(), known.end());
     const bool is_option = word.starts_with('-');
     const std::string near = closest_name(word, views);
-    message = fmt::format("unknown {} {}", is_option ? "option" : known.empty() ? "argument" : "command",
+    message = fmt::format("unknown {} {}",
+                          is_option       ? "option"
+                          : known.empty() ? "argument"
+                                          : "command",
                           quote(word));
     if (!near.empty()) message += fmt::format(" - did you mean {}?", quote(near));
   }
@@ -134,7 +132,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
 
 // Whether --json was asked for, also when the command line could not be parsed.
 bool wants_json(int argc, char** argv) {
-  return std::any_of(argv + 1, argv + argc, [](const char* arg) { return std::string_view(arg) == "--json"; });
+  return std::any_of(argv + 1, argv + argc,
+                     [](const char* arg) { return std::string_view(arg) == "--json"; });
 }
 
 ExitStatus run(CLI::App& app, Session& session, int argc, char** argv) {
@@ -146,7 +145,8 @@ ExitStatus run(CLI::App& app, Session& session, int argc, char** argv) {
     }
     app.parse(argc, argv);
     const bool was_stopped = session.stop_token().stop_requested();
-    return was_stopped && session.exit_status() == kExitOk ? kExitInterrupted : session.exit_status();
+    return was_stopped && session.exit_status() == kExitOk ? kExitInterrupted
+                                                           : session.exit_status();
   } catch (const CLI::Success& request) {  // --help, --version
     app.exit(request);
     return kExitOk;
@@ -169,17 +169,22 @@ int tessera_main(int argc, char** argv) {
     settle_openmp(argv);
     const Interrupt interrupt;
     Session session(interrupt.token());
-    CLI::App app("Answers questions over your documents with a local model, reusing what it read before.", "tessera");
+    CLI::App app(
+        "Answers questions over your documents with a local model, reusing what it read before.",
+        "tessera");
     app.fallthrough();  // global options may stand behind a subcommand too
     app.require_subcommand(1);
     app.set_version_flag("--version", build_info().version);
-    app.footer("Exit status: 0 ok, 1 failed, 2 usage, 3 model or configuration, 4 not found, 130 interrupted.");
+    app.footer(
+        "Exit status: 0 ok, 1 failed, 2 usage, 3 model or configuration, 4 not found, 130 "
+        "interrupted.");
     session.add_options(app);
     for (AddCommand* add : kCommands) add(app, session);
     return run(app, session, argc, argv);
   } catch (const OutputClosed&) {
     return kExitOk;
-  } catch (const std::exception& error) {  // nobody's plan: a bug, or not even an error report could be written
+  } catch (const std::exception&
+               error) {  // nobody's plan: a bug, or not even an error report could be written
     std::fprintf(stderr, "error: %s\n", error.what());
     return kExitFailed;
   }

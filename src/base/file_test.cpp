@@ -207,8 +207,9 @@ class DirsTest : public testing::Test {
   }
   void TearDown() override {
     for (size_t i = 0; i < saved_.size(); ++i) {
-      if (saved_[i]) ::setenv(kNames[i], saved_[i]->c_str(), 1);
-      if (!saved_[i]) ::unsetenv(kNames[i]);
+      const std::optional<std::string>& value = saved_[i];
+      if (value) ::setenv(kNames[i], value->c_str(), 1);
+      if (!value) ::unsetenv(kNames[i]);
     }
   }
   static constexpr const char* kNames[] = {"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",

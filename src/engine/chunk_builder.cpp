@@ -14,7 +14,7 @@ ChunkBuilder::ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store,
                            const KvDomain& domain)
     : decoder_(decoder), kv_(kv), store_(store), domain_(domain) {}
 
-void ChunkBuilder::prepare(std::span<const int32_t> before, std::stop_token stop) {
+void ChunkBuilder::prepare(std::span<const int32_t> before, const std::stop_token& stop) {
   const bool same =
       has_resident_ && std::equal(before.begin(), before.end(), resident_.begin(), resident_.end());
   if (!same) {
@@ -34,7 +34,7 @@ void ChunkBuilder::prepare(std::span<const int32_t> before, std::stop_token stop
 
 ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context,
                                                 std::span<const int32_t> ids,
-                                                std::stop_token stop) {
+                                                const std::stop_token& stop) {
   CHECK(!ids.empty());
   const ChunkKey key = key_of(domain_, context, ids);
   if (store_.contains(key)) return Outcome::kPresent;
@@ -55,16 +55,16 @@ ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context,
   auto chunk = std::make_shared<const KvChunk>(domain_.geometry,
                                                std::vector<int32_t>(ids.begin(), ids.end()),
                                                Lineage{}, std::move(result.captured));
-  return store_.put(key, std::move(chunk)) ? Outcome::kBuilt : Outcome::kNotStored;
+  return store_.put(key, chunk) ? Outcome::kBuilt : Outcome::kNotStored;
 }
 
 ChunkBuilder::Outcome ChunkBuilder::build(const Anchor& anchor, std::span<const int32_t> ids,
-                                          std::stop_token stop) {
+                                          const std::stop_token& stop) {
   return store_chunk({Match::kIndependent, anchor.kind, anchor.ids}, ids, stop);
 }
 
 ChunkBuilder::Outcome ChunkBuilder::build_preamble(std::span<const int32_t> ids,
-                                                   std::stop_token stop) {
+                                                   const std::stop_token& stop) {
   return store_chunk({Match::kExact, AnchorKind::kBare, {}}, ids, stop);
 }
 

@@ -27,18 +27,19 @@ class ChunkBuilder {
   // The anchored blob of one chunk, unless the store already has it.
   // Throws Error(kInvalidRequest) when anchor and chunk do not fit into the context,
   // Error(kCancelled).
-  Outcome build(const Anchor& anchor, std::span<const int32_t> ids, std::stop_token stop = {});
+  Outcome build(const Anchor& anchor, std::span<const int32_t> ids,
+                const std::stop_token& stop = {});
 
   // The exact blob of a prompt's preamble (behind nothing).
-  Outcome build_preamble(std::span<const int32_t> ids, std::stop_token stop = {});
+  Outcome build_preamble(std::span<const int32_t> ids, const std::stop_token& stop = {});
 
   // Rows that went through the model so far, anchors included: what indexing costs.
   int64_t rows_computed() const { return rows_computed_; }
 
  private:
   Outcome store_chunk(const KeyContext& context, std::span<const int32_t> ids,
-                      std::stop_token stop);
-  void prepare(std::span<const int32_t> before, std::stop_token stop);
+                      const std::stop_token& stop);
+  void prepare(std::span<const int32_t> before, const std::stop_token& stop);
 
   Decoder& decoder_;
   WorkingKv& kv_;

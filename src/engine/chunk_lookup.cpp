@@ -32,16 +32,17 @@ std::vector<FoundSegment> ChunkLookup::finish() {
   return std::move(found_);
 }
 
+bool ChunkLookup::take(Asked& asked) {
+  std::unique_lock lock(mutex_);
+  ready_.wait(lock, [this] { return closed_ || !queue_.empty(); });
+  if (queue_.empty()) return false;
+  asked = std::move(queue_.front());
+  queue_.pop_front();
+  return true;
+}
+
 void ChunkLookup::work() {
-  while (true) {
-    Asked asked;
-    {
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return closed_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      asked = std::move(queue_.front());
-      queue_.pop_front();
-    }
+  for (Asked asked; take(asked);) {
     found_.push_back(look_up(asked));
     chain_is_exact_ = chain_is_exact_ && found_.back().match == Match::kExact;
     before_.insert(before_.end(), asked.ids.begin(), asked.ids.end());

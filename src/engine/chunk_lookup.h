@@ -48,6 +48,7 @@ class ChunkLookup {
     std::vector<int32_t> ids;
   };
   void work();
+  bool take(Asked& asked);  // waits; false when all is done
   FoundSegment look_up(const Asked& asked);
   FoundSegment ask(const KeyContext& context, std::span<const int32_t> ids, Match match);
 

@@ -54,7 +54,7 @@ Distance distance_between(std::span<const float> full, std::span<const float> po
 }
 
 Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink,
-                             std::stop_token stop) {
+                             const std::stop_token& stop) {
   Request reference = request;
   reference.policy = "full";
   reference.sampler = SamplerOptions{};  // greedy: the distance is taken along full's own answer

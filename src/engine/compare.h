@@ -31,6 +31,6 @@ Distance distance_between(std::span<const float> full, std::span<const float> po
 
 // `sink` gets the policy's text as it comes.
 Comparison compare_with_full(Engine& engine, const Request& request,
-                             const Engine::TextSink& sink = {}, std::stop_token stop = {});
+                             const Engine::TextSink& sink = {}, const std::stop_token& stop = {});
 
 }  // namespace tessera

@@ -114,8 +114,8 @@ std::string_view segment_kind_name(SegmentKind kind) {
   return "";
 }
 
-Engine::Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, ChunkStore* store,
-               const EngineOptions& options)
+Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer,
+               ChunkStore* store, const EngineOptions& options)
     : tokenizer_(tokenizer),
       store_(store),
       options_(with_defaults(options, model->config())),
@@ -186,6 +186,7 @@ void Engine::check_length(const Prompt& prompt, const Request& request) const {
 std::vector<FoundSegment> Engine::place(Prompt& prompt, std::vector<FoundSegment> found) {
   found.resize(prompt.segments.size());
   std::vector<Decoder::Placement> placements;
+  placements.reserve(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
     prompt.segments[i].match = found[i].match;
     if (found[i].chunk != nullptr)
@@ -195,7 +196,7 @@ std::vector<FoundSegment> Engine::place(Prompt& prompt, std::vector<FoundSegment
   return found;
 }
 
-Prefilled Engine::prefill(const Request& request, std::stop_token stop) {
+Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
   const std::vector<Match> lookups = policy->lookups();
   Prefilled out;
@@ -223,6 +224,7 @@ Prefilled Engine::prefill(const Request& request, std::stop_token stop) {
   lap(out.timings.select_ms);
 
   std::vector<int32_t> tokens;
+  tokens.reserve(out.plan.rows.size());
   for (const int32_t position : out.plan.rows)
     tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
   StepOptions options;
@@ -236,7 +238,7 @@ Prefilled Engine::prefill(const Request& request, std::stop_token stop) {
 }
 
 Answer Engine::generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
-                        std::stop_token stop) {
+                        const std::stop_token& stop) {
   Answer answer;
   answer.policy = request.policy;
   answer.finish_reason = "length";
@@ -312,7 +314,8 @@ void Engine::publish_exact(const Prefilled& prefilled) {
   }
 }
 
-void Engine::commit(const Request& request, const Prefilled& prefilled, std::stop_token stop) {
+void Engine::commit(const Request& request, const Prefilled& prefilled,
+                    const std::stop_token& stop) {
   const std::vector<Match> lookups = make_policy(request.policy, request.policy_options)->lookups();
   if (store_ == nullptr || lookups.empty()) return;
   if (is_exact_only(lookups)) return publish_exact(prefilled);
@@ -329,7 +332,7 @@ void Engine::commit(const Request& request, const Prefilled& prefilled, std::sto
   }
 }
 
-Answer Engine::answer(const Request& request, const TextSink& sink, std::stop_token stop) {
+Answer Engine::answer(const Request& request, const TextSink& sink, const std::stop_token& stop) {
   Prefilled prefilled = prefill(request, stop);
   Answer out = generate(request, prefilled, sink, stop);
   commit(request, prefilled, stop);

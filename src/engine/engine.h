@@ -100,20 +100,21 @@ class Engine {
   using TextSink = std::function<void(std::string_view)>;
 
   // `store` may be null: nothing is looked up or kept. References must outlive the engine.
-  Engine(std::shared_ptr<const Model> model, const Tokenizer& tokenizer, ChunkStore* store,
+  Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer, ChunkStore* store,
          const EngineOptions& options);
 
   // Whole request: text is given to `sink` as it comes. Chunks that were missed are made and stored
   // afterwards.
-  Answer answer(const Request& request, const TextSink& sink = {}, std::stop_token stop = {});
+  Answer answer(const Request& request, const TextSink& sink = {},
+                const std::stop_token& stop = {});
 
   // The parts of a request, for comparison and measurement.
-  Prefilled prefill(const Request& request, std::stop_token stop = {});
+  Prefilled prefill(const Request& request, const std::stop_token& stop = {});
   Answer generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
-                  std::stop_token stop = {});
+                  const std::stop_token& stop = {});
   // Stores what the request missed: under an exact-only policy the exact KV it computed, else
   // anchored blobs, which are made now. Overwrites the working KV.
-  void commit(const Request& request, const Prefilled& prefilled, std::stop_token stop = {});
+  void commit(const Request& request, const Prefilled& prefilled, const std::stop_token& stop = {});
   // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], the
   // prompt's own last ones first, so that row i predicts tokens[i]. The working KV must still hold
   // the prompt; it is cut back to it.

@@ -89,8 +89,9 @@ ModelConfig read_config(const GgufFile& file, const Architecture& arch) {
   c.n_vocab = vocabulary_size(file, prefix);
   read_heads(file, prefix, c);
   const std::string epsilon = prefix + "attention.layer_norm_rms_epsilon";
-  if (!file.has(epsilon)) file.fail(epsilon, "is missing");
-  c.norm_epsilon = *file.find_real(epsilon);
+  const std::optional<float> norm_epsilon = file.find_real(epsilon);
+  if (!norm_epsilon) file.fail(epsilon, "is missing");
+  c.norm_epsilon = *norm_epsilon;
   c.attention_scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   if (file.find_integer(prefix + "expert_count", 0, 1 << 16).value_or(0) > 0) {
     file.fail(prefix + "expert_count", "mixture-of-experts models are not supported");

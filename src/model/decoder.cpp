@@ -41,26 +41,26 @@ namespace {
 
 // Every claim that a step rests on. All of them are the engine's own doing, so they are checks, not
 // errors.
+void check_rows(const ModelConfig& c, const SequenceRows& s, bool reads_tokens) {
+  CHECK(s.kv != nullptr && !s.positions.empty());
+  CHECK(s.positions.front() >= 0 && s.positions.back() < s.kv->n_slots());
+  for (size_t i = 1; i < s.positions.size(); ++i) CHECK(s.positions[i - 1] < s.positions[i]);
+  CHECK(!reads_tokens || s.tokens.size() == s.positions.size());
+  for (const int32_t token : s.tokens) CHECK(token >= 0 && token < c.n_vocab);
+  size_t next = 0;  // every key that attention will read has KV, or gets it in this step
+  for (int32_t position = 0; position < s.positions.back(); ++position) {
+    const bool is_row = s.positions[next] == position;
+    next += is_row ? 1 : 0;
+    CHECK(is_row || s.kv->has(position));
+  }
+}
+
 void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
                 const StepOptions& options) {
   CHECK(!sequences.empty());
   size_t n_rows = 0;
   for (const SequenceRows& s : sequences) {
-    CHECK(s.kv != nullptr && !s.positions.empty());
-    CHECK(s.positions.front() >= 0 && s.positions.back() < s.kv->n_slots());
-    for (size_t i = 1; i < s.positions.size(); ++i) CHECK(s.positions[i - 1] < s.positions[i]);
-    if (options.layers.begin == 0) {
-      CHECK(s.tokens.size() == s.positions.size());
-      for (const int32_t token : s.tokens) CHECK(token >= 0 && token < c.n_vocab);
-    }
-    size_t next = 0;  // every key that attention will read has KV, or gets it in this step
-    for (int32_t position = 0; position < s.positions.back(); ++position) {
-      if (s.positions[next] == position) {
-        ++next;
-      } else {
-        CHECK(s.kv->has(position));
-      }
-    }
+    check_rows(c, s, options.layers.begin == 0);
     n_rows += s.positions.size();
   }
   for (const int32_t row : options.logit_rows) CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
@@ -194,7 +194,7 @@ class ResultJoiner {
 }  // namespace
 
 StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options,
-                            std::stop_token stop) {
+                            const std::stop_token& stop) {
   const auto n_rows = static_cast<int32_t>(rows.positions.size());
   if (n_rows <= micro_batch_) {
     if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled before prefill");

@@ -90,7 +90,7 @@ class Decoder {
   // Any number of rows of one sequence in micro-batches, results joined. Between two micro-batches
   // `stop` is looked at: Error(kCancelled), and rows not computed have no KV.
   StepResult prefill(const SequenceRows& rows, const StepOptions& options,
-                     std::stop_token stop = {});
+                     const std::stop_token& stop = {});
 
   // Copies a chunk's V, and its K rotated to where it now stands, into positions position ..
   // position + n_tokens - 1.

@@ -213,9 +213,6 @@ std::optional<std::vector<int64_t>> GgufFile::find_integers(std::string_view key
   for (size_t i = 0; i < n; ++i) {
     switch (type) {
       case GGUF_TYPE_BOOL:
-      case GGUF_TYPE_INT8:
-        out[i] = static_cast<const int8_t*>(data)[i];
-        break;
       case GGUF_TYPE_UINT8:
         out[i] = static_cast<const uint8_t*>(data)[i];
         break;

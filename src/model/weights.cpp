@@ -127,6 +127,19 @@ ggml_type type_in_use(const GgufFile::Tensor& t, const LoadOptions& options, boo
   return t.type;
 }
 
+// One row of `n_cols` values from one type to another, by way of f32. `scratch` has room for them.
+void convert_row(ggml_type from, const std::byte* source, ggml_type to, std::byte* target,
+                 std::span<float> scratch) {
+  const auto n_cols = static_cast<int64_t>(scratch.size());
+  float* floats = to == GGML_TYPE_F32 ? reinterpret_cast<float*>(target) : scratch.data();
+  if (from == GGML_TYPE_F32) {
+    std::memcpy(floats, source, scratch.size_bytes());
+  } else {
+    ggml_get_type_traits(from)->to_float(source, floats, n_cols);
+  }
+  if (to != GGML_TYPE_F32) ggml_quantize_chunk(to, floats, target, 0, 1, n_cols, nullptr);
+}
+
 // Rows of a tensor, from the file's type to another one, on all threads.
 void convert_rows(const GgufFile::Tensor& from, std::span<const std::byte> in, ggml_type to,
                   std::span<std::byte> out, int32_t n_threads) {
@@ -134,19 +147,10 @@ void convert_rows(const GgufFile::Tensor& from, std::span<const std::byte> in, g
   const int64_t n_cols = from.ne[0];
   const size_t in_row = ggml_row_size(from.type, n_cols);
   const size_t out_row = ggml_row_size(to, n_cols);
-  const auto to_float = ggml_get_type_traits(from.type)->to_float;
   const auto work = [&](int64_t begin, int64_t end) {
-    std::vector<float> row(static_cast<size_t>(n_cols));
-    for (int64_t r = begin; r < end; ++r) {
-      const std::byte* source = in.data() + static_cast<size_t>(r) * in_row;
-      std::byte* target = out.data() + static_cast<size_t>(r) * out_row;
-      float* floats = to == GGML_TYPE_F32 ? reinterpret_cast<float*>(target) : row.data();
-      if (from.type == GGML_TYPE_F32) {
-        std::memcpy(floats, source, in_row);
-      } else {
-        to_float(source, floats, n_cols);
-      }
-      if (to != GGML_TYPE_F32) ggml_quantize_chunk(to, floats, target, 0, 1, n_cols, nullptr);
+    std::vector<float> scratch(static_cast<size_t>(n_cols));
+    for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); ++r) {
+      convert_row(from.type, in.data() + r * in_row, to, out.data() + r * out_row, scratch);
     }
   };
   if (n_rows < 64) {
@@ -154,6 +158,7 @@ void convert_rows(const GgufFile::Tensor& from, std::span<const std::byte> in, g
     return;
   }
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<size_t>(n_threads));
   for (int32_t i = 0; i < n_threads; ++i)
     threads.emplace_back(work, n_rows * i / n_threads, n_rows * (i + 1) / n_threads);
 }

@@ -27,7 +27,7 @@ WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
   n_slots_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
   valid_.assign(static_cast<size_t>(n_slots_), false);
   Buffers& b = *buffers_;
-  const auto n_tensors = static_cast<size_t>(2 * config.n_layers);
+  const auto n_tensors = 2 * static_cast<size_t>(config.n_layers);
   b.context.reset(ggml_init({.mem_size = ggml_tensor_overhead() * (n_tensors + 1),
                              .mem_buffer = nullptr,
                              .no_alloc = true}));

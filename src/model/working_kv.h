@@ -12,7 +12,7 @@
 #include "kv/segment.h"
 #include "model/config.h"
 
-struct ggml_tensor;
+struct ggml_tensor;  // NOLINT(readability-identifier-naming): ggml's name
 
 namespace tessera {
 

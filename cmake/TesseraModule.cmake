@@ -2,7 +2,7 @@
 # "literal" + std::string (its bug 105651).
 add_library(tessera_options INTERFACE)
 target_compile_features(tessera_options INTERFACE cxx_std_20)
-target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wshadow -Wno-restrict -g1 $<$<BOOL:${TESSERA_WERROR}>:-Werror>)
+target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wshadow $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -g1 $<$<BOOL:${TESSERA_WERROR}>:-Werror>)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
   target_link_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE})

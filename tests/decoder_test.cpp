@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "bench/llama_peer.h"
 #include "support/compare.h"
-#include "support/llama_reference.h"
 #include "support/tiny_gguf.h"
 
 namespace tessera {
@@ -58,7 +58,7 @@ class FamilyTest : public testing::TestWithParam<TinySpec> {
 // O9. The same kernels in the same order give the same bits; a wrong pairing, base, window or norm
 // gives far more.
 TEST_P(FamilyTest, LogitsEqualLibllamas) {
-  LlamaReference reference(file_.path(), false, 2);
+  LlamaPeer reference(file_.path(), false, 2);
   for (const size_t n : {64U, 100U, 300U}) {
     const std::vector<int32_t> prompt = ids(n);
 
@@ -71,7 +71,7 @@ TEST_P(FamilyTest, LogitsEqualLibllamas) {
 }
 
 TEST_P(FamilyTest, PromptOfSeveralMicroBatchesEqualsLibllamas) {
-  LlamaReference reference(file_.path(), false, 2, 128);
+  LlamaPeer reference(file_.path(), false, 2, 128);
   Decoder small(model_, 2, 128);
   const std::vector<int32_t> prompt = ids(128 * 3 + 77);
 
@@ -81,7 +81,7 @@ TEST_P(FamilyTest, PromptOfSeveralMicroBatchesEqualsLibllamas) {
 }
 
 TEST_P(FamilyTest, DecodedTokensEqualLibllamas) {
-  LlamaReference reference(file_.path(), false, 2);
+  LlamaPeer reference(file_.path(), false, 2);
   const std::vector<int32_t> prompt = ids(90);
   full_pass(decoder_, kv_, prompt, last_logits(prompt.size()));
   reference.last_logits(prompt);

@@ -1,5 +1,6 @@
-// What a chunk's key must tell apart, and blobs that are not what they claim. Every "must miss" has its "must hit", and
-// a miss gives the answer of an engine that never stored anything (RELIABILITY.md P1, C 30-36).
+// What a chunk's key must tell apart, and blobs that are not what they claim. Every "must miss" has
+// its "must hit", and a miss gives the answer of an engine that never stored anything
+// (RELIABILITY.md P1, C 30-36).
 #include <gguf.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +28,8 @@ Request plain_request() { return request_for("reuse", passages("AB")); }
 
 class KeysTest : public testing::Test {
  protected:
-  // Another set-up over the same folder finds nothing, answers as if nothing were stored, and what it stores in turn
-  // does not hide the first one's chunks.
+  // Another set-up over the same folder finds nothing, answers as if nothing were stored, and what
+  // it stores in turn does not hide the first one's chunks.
   void expect_apart(const TinyModel& other, const EngineOptions& options) {
     rig_.engine().answer(plain_request());
 
@@ -61,7 +62,9 @@ TEST_F(KeysTest, OtherWeightTypeIsApartEvenUnderTheSameDigest) {
 }
 
 TEST_F(KeysTest, EditedRopeBaseIsApartEvenUnderTheSameDigest) {
-  const auto edit = [](gguf_context* gguf) { gguf_set_val_f32(gguf, "llama.rope.freq_base", 20000.0F); };
+  const auto edit = [](gguf_context* gguf) {
+    gguf_set_val_f32(gguf, "llama.rope.freq_base", 20000.0F);
+  };
   expect_apart(TinyModel({.arch = "llama", .edit_metadata = edit}), options_of(tiny_));
 }
 
@@ -70,13 +73,16 @@ TEST_F(KeysTest, OtherRopeScalingIsApartEvenUnderTheSameDigest) {
   expect_apart(TinyModel({.arch = "llama", .rope_freqs = true}), options_of(tiny_));
 }
 
-// Two tokens that no test text holds change places: ids stay the same and the meaning of the file does not.
+// Two tokens that no test text holds change places: ids stay the same and the meaning of the file
+// does not.
 TEST_F(KeysTest, EditedTokenizerIsApartEvenUnderTheSameDigest) {
   const auto edit = [](gguf_context* gguf) {
     const int64_t key = gguf_find_key(gguf, "tokenizer.ggml.tokens");
     std::vector<std::string> tokens;
-    for (size_t i = 0; i < gguf_get_arr_n(gguf, key); ++i) tokens.emplace_back(gguf_get_arr_str(gguf, key, i));
-    std::iter_swap(std::find(tokens.begin(), tokens.end(), "語"), std::find(tokens.begin(), tokens.end(), "ß"));
+    for (size_t i = 0; i < gguf_get_arr_n(gguf, key); ++i)
+      tokens.emplace_back(gguf_get_arr_str(gguf, key, i));
+    std::iter_swap(std::find(tokens.begin(), tokens.end(), "語"),
+                   std::find(tokens.begin(), tokens.end(), "ß"));
     std::vector<const char*> pointers;
     for (const std::string& token : tokens) pointers.push_back(token.c_str());
     gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", pointers.data(), pointers.size());
@@ -129,7 +135,8 @@ std::vector<char> bytes_of(const path& file) {
 }
 
 void write_bytes(const path& file, const std::vector<char>& bytes) {
-  std::ofstream(file, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(file, std::ios::binary | std::ios::trunc)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 class DamagedBlobTest : public KeysTest {
@@ -147,7 +154,8 @@ class DamagedBlobTest : public KeysTest {
     for (size_t i = 0; i < blobs_.size(); ++i) write_bytes(blobs_[i], originals_[i]);
   }
 
-  // Both blobs were damaged: the answer is that of a miss, the fault is counted, and the next request is served.
+  // Both blobs were damaged: the answer is that of a miss, the fault is counted, and the next
+  // request is served.
   void expect_missed_and_healed(uint64_t n_corrupt) {
     rig_.restart();
     const Prefilled missed = rig_.prefill(plain_request());
@@ -168,7 +176,8 @@ class DamagedBlobTest : public KeysTest {
 
 TEST_F(DamagedBlobTest, OneFlippedBitAnywhereIsAMiss) {
   const size_t size = originals_[0].size();
-  for (const size_t at : {size_t{0}, size_t{9}, size_t{40}, size_t{130}, size_t{200}, size / 2, size - 1}) {
+  for (const size_t at :
+       {size_t{0}, size_t{9}, size_t{40}, size_t{130}, size_t{200}, size / 2, size - 1}) {
     restore();
     for (size_t i = 0; i < blobs_.size(); ++i) {
       std::vector<char> bytes = originals_[i];
@@ -185,7 +194,8 @@ TEST_F(DamagedBlobTest, OtherLengthIsAMiss) {
     restore();
     for (size_t i = 0; i < blobs_.size(); ++i) {
       std::vector<char> bytes = originals_[i];
-      bytes.resize(static_cast<size_t>(std::max<int64_t>(0, static_cast<int64_t>(bytes.size()) + change)));
+      bytes.resize(
+          static_cast<size_t>(std::max<int64_t>(0, static_cast<int64_t>(bytes.size()) + change)));
       write_bytes(blobs_[i], bytes);
     }
     SCOPED_TRACE(change);
@@ -215,7 +225,8 @@ TEST_F(DamagedBlobTest, OneDamagedBlobCostsOnlyItsOwnChunk) {
   EXPECT_TRUE(matches == "-i" || matches == "i-") << matches;
 }
 
-// Between two requests of one engine, with nothing in RAM to hide it; what a request holds stays whole.
+// Between two requests of one engine, with nothing in RAM to hide it; what a request holds stays
+// whole.
 TEST_F(DamagedBlobTest, BlobsRemovedWhileTheEngineRunsAreMisses) {
   rig_.restart_without_ram();
   Prefilled held = rig_.prefill(plain_request());
@@ -234,11 +245,17 @@ TEST_F(KeysTest, ApproximateKvUnderAnExactKeyIsNotUsed) {
   const Prefilled exact = rig_.prefill(request);
   ASSERT_EQ(matches_of(exact), "x");
   const KvChunk& chunk = *exact.found[1].chunk;
-  const ChunkKey key = key_of(rig_.engine().domain(), {Match::kExact, AnchorKind::kBare, std::span(exact.prompt.ids).first(static_cast<size_t>(exact.prompt.segments[1].range.begin))},
-                              chunk.ids());
+  const ChunkKey key =
+      key_of(rig_.engine().domain(),
+             {Match::kExact, AnchorKind::kBare,
+              std::span(exact.prompt.ids)
+                  .first(static_cast<size_t>(exact.prompt.segments[1].range.begin))},
+             chunk.ids());
   const auto with_depth = [&](uint32_t depth) {
-    return std::make_shared<const KvChunk>(chunk.geometry(), std::vector<int32_t>(chunk.ids().begin(), chunk.ids().end()),
-                                           Lineage{depth, 0.15F}, std::vector<std::byte>(chunk.payload().begin(), chunk.payload().end()));
+    return std::make_shared<const KvChunk>(
+        chunk.geometry(), std::vector<int32_t>(chunk.ids().begin(), chunk.ids().end()),
+        Lineage{depth, 0.15F},
+        std::vector<std::byte>(chunk.payload().begin(), chunk.payload().end()));
   };
   rig_.store().put(key, with_depth(1));
   EXPECT_EQ(matches_of(rig_.prefill(request)), "-");
@@ -259,9 +276,12 @@ TEST_F(KeysTest, ApproximateKvBehindItsOwnAnchorIsOnlyIndependent) {
   const KvChunk& chunk = *exact.found[1].chunk;
   const Anchor anchor = rig_.engine().anchor(AnchorKind::kPreamble);
 
-  rig_.store().put(key_of(rig_.engine().domain(), {Match::kIndependent, anchor.kind, anchor.ids}, chunk.ids()),
-                   std::make_shared<const KvChunk>(chunk.geometry(), std::vector<int32_t>(chunk.ids().begin(), chunk.ids().end()), Lineage{1, 0.15F},
-                                                   std::vector<std::byte>(chunk.payload().begin(), chunk.payload().end())));
+  rig_.store().put(
+      key_of(rig_.engine().domain(), {Match::kIndependent, anchor.kind, anchor.ids}, chunk.ids()),
+      std::make_shared<const KvChunk>(
+          chunk.geometry(), std::vector<int32_t>(chunk.ids().begin(), chunk.ids().end()),
+          Lineage{1, 0.15F},
+          std::vector<std::byte>(chunk.payload().begin(), chunk.payload().end())));
 
   EXPECT_EQ(matches_of(rig_.prefill(request)), "i");
 }
@@ -272,9 +292,13 @@ class LookupModelTest : public testing::Test {
   static constexpr KvGeometry kGeometry = {2, 4};
 
   ChunkPtr chunk_of(const std::vector<int32_t>& ids) const {
-    return std::make_shared<const KvChunk>(kGeometry, ids, Lineage{}, std::vector<std::byte>(KvChunk::payload_bytes(kGeometry, static_cast<int32_t>(ids.size()))));
+    return std::make_shared<const KvChunk>(kGeometry, ids, Lineage{},
+                                           std::vector<std::byte>(KvChunk::payload_bytes(
+                                               kGeometry, static_cast<int32_t>(ids.size()))));
   }
-  static std::vector<int32_t> ids_of(uint32_t number) { return {static_cast<int32_t>(number), static_cast<int32_t>(number) + 100}; }
+  static std::vector<int32_t> ids_of(uint32_t number) {
+    return {static_cast<int32_t>(number), static_cast<int32_t>(number) + 100};
+  }
 
   KvDomain domain_ = [] {
     KvDomain domain;
@@ -290,7 +314,8 @@ TEST_F(LookupModelTest, RandomPromptsAreMatchedByTheRules) {
     std::vector<std::unique_ptr<Tier>> tiers;
     tiers.push_back(make_tier("ram", {}));
     ChunkStore store(std::move(tiers));
-    const LookupRules rules = {random() % 4 != 0, random() % 4 != 0, AnchorKind::kPreamble, random() % 2 ? preamble : ids_of(9)};
+    const LookupRules rules = {random() % 4 != 0, random() % 4 != 0, AnchorKind::kPreamble,
+                               random() % 2 ? preamble : ids_of(9)};
     std::vector<std::vector<int32_t>> prompt = {preamble};
     for (size_t n = random() % 5; n > 0; --n) prompt.push_back(ids_of(1 + random() % 3));
 
@@ -300,18 +325,26 @@ TEST_F(LookupModelTest, RandomPromptsAreMatchedByTheRules) {
     std::map<std::vector<int32_t>, bool> anchored;  // decided once for each chunk
     for (size_t i = 0; i < prompt.size(); ++i) {
       const bool has_exact = random() % 2 == 0;
-      if (has_exact) store.put(key_of(domain_, {Match::kExact, AnchorKind::kBare, before}, prompt[i]), chunk_of(prompt[i]));
-      const bool has_anchored = i > 0 && anchored.try_emplace(prompt[i], random() % 2 == 0).first->second;
-      if (has_anchored) store.put(key_of(domain_, {Match::kIndependent, rules.anchor, rules.anchor_ids}, prompt[i]), chunk_of(prompt[i]));
+      if (has_exact)
+        store.put(key_of(domain_, {Match::kExact, AnchorKind::kBare, before}, prompt[i]),
+                  chunk_of(prompt[i]));
+      const bool has_anchored =
+          i > 0 && anchored.try_emplace(prompt[i], random() % 2 == 0).first->second;
+      if (has_anchored)
+        store.put(key_of(domain_, {Match::kIndependent, rules.anchor, rules.anchor_ids}, prompt[i]),
+                  chunk_of(prompt[i]));
       const bool behind_anchor = has_anchored && i == 1 && rules.anchor_ids == preamble;
       const bool is_exact = rules.exact && ((chain && has_exact) || behind_anchor);
-      expected.push_back(is_exact ? Match::kExact : has_anchored && rules.independent ? Match::kIndependent : Match::kMiss);
+      expected.push_back(is_exact                            ? Match::kExact
+                         : has_anchored && rules.independent ? Match::kIndependent
+                                                             : Match::kMiss);
       chain = chain && is_exact;
       before.insert(before.end(), prompt[i].begin(), prompt[i].end());
     }
 
     ChunkLookup lookup(store, domain_, rules);
-    for (size_t i = 0; i < prompt.size(); ++i) lookup.push(i == 0 ? SegmentKind::kPreamble : SegmentKind::kChunk, prompt[i]);
+    for (size_t i = 0; i < prompt.size(); ++i)
+      lookup.push(i == 0 ? SegmentKind::kPreamble : SegmentKind::kChunk, prompt[i]);
     const std::vector<FoundSegment> found = lookup.finish();
 
     ASSERT_EQ(found.size(), prompt.size());

@@ -1,5 +1,5 @@
-// The engine against the oracles of DESIGN.md section 8 on tiny random models: where KV comes from, in which order and
-// how often changes the account, and the logits only as far as the policy says.
+// The engine against the oracles of DESIGN.md section 8 on tiny random models: where KV comes from,
+// in which order and how often changes the account, and the logits only as far as the policy says.
 #include "engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,8 @@ TEST_P(EveryFamily, RatioZeroEqualsPlainReuse) {
   EXPECT_NE(rig_.logits(none), rig_.logits(request_for("epic", none.passages, 0.5)));
 }
 
-// O2, the other end: a chunk that stands behind its own anchor is exact, so nothing of it is recomputed.
+// O2, the other end: a chunk that stands behind its own anchor is exact, so nothing of it is
+// recomputed.
 TEST_P(EveryFamily, FirstChunkBehindItsPreambleIsExactForEveryPolicy) {
   Request request = request_for("reuse", passages("A"));
   request.anchor = AnchorKind::kPreamble;
@@ -80,7 +81,8 @@ TEST_P(EveryFamily, FirstChunkBehindItsPreambleIsExactForEveryPolicy) {
   }
 }
 
-// The same when no index was made: the preamble is computed anew, so what stands behind it is as exact.
+// The same when no index was made: the preamble is computed anew, so what stands behind it is as
+// exact.
 TEST_P(EveryFamily, FirstChunkBehindItsPreambleIsExactOnceAnAnswerHasMadeIt) {
   Request request = request_for("epic", passages("AB"));
   request.anchor = AnchorKind::kPreamble;
@@ -177,9 +179,11 @@ TEST_P(EveryFamily, EveryCopyOfAChunkStandsAtItsOwnPlace) {
     }
     StepOptions last;
     last.logit_rows = {static_cast<int32_t>(rows.size()) - 1};
-    EXPECT_EQ(rig_.engine().decoder().prefill({&kv, tokens, rows}, last).logits, ours.logits) << order;
+    EXPECT_EQ(rig_.engine().decoder().prefill({&kv, tokens, rows}, last).logits, ours.logits)
+        << order;
   }
-  EXPECT_NE(rig_.logits(request_for("reuse", passages("ABA"))), rig_.logits(request_for("reuse", passages("AAB"))));
+  EXPECT_NE(rig_.logits(request_for("reuse", passages("ABA"))),
+            rig_.logits(request_for("reuse", passages("AAB"))));
 }
 
 TEST_P(EveryFamily, ForcedLogitsEqualTokensGivenOneByOne) {
@@ -202,7 +206,8 @@ TEST_P(EveryFamily, ForcedLogitsEqualTokensGivenOneByOne) {
   EXPECT_LE(max_abs_difference(forced, expected), 1e-3F);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, EveryFamily, testing::Values("llama", "qwen2", "qwen3", "gemma3"), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Tiny, EveryFamily, testing::Values("llama", "qwen2", "qwen3", "gemma3"),
+                         [](const auto& i) { return i.param; });
 
 class EngineTest : public testing::Test {
  protected:
@@ -216,7 +221,8 @@ TEST_F(EngineTest, AccountSumsToThePromptOverRandomRequests) {
   for (int round = 0; round < 24; ++round) {
     std::vector<PassageText> texts;
     for (size_t n = random() % 7; n > 0; --n) {
-      const auto seed = static_cast<uint32_t>(random() % 6);  // few, so that chunks come back and come twice
+      const auto seed =
+          static_cast<uint32_t>(random() % 6);  // few, so that chunks come back and come twice
       texts.push_back({"", seed == 0 ? "a" : words(1 + seed * seed * 7, seed)});
     }
     for (const PolicyInfo& policy : policies()) {
@@ -233,7 +239,8 @@ TEST_F(EngineTest, AccountSumsToThePromptOverRandomRequests) {
       EXPECT_EQ(account.rows(), static_cast<int32_t>(ours.plan.rows.size())) << policy.name;
       EXPECT_EQ(ours.plan.rows.back(), total_tokens(ours.prompt) - 1) << policy.name;
       const double expected = policy.name == "epic" ? std::ceil(ratio * n_loaded - 1e-6) : 0.0;
-      EXPECT_EQ(account.recomputed, static_cast<int32_t>(expected)) << policy.name << " ratio " << ratio << " of " << n_loaded;
+      EXPECT_EQ(account.recomputed, static_cast<int32_t>(expected))
+          << policy.name << " ratio " << ratio << " of " << n_loaded;
       if (policy.name == "full") {
         EXPECT_EQ(account.cached(), 0);
       }
@@ -359,7 +366,8 @@ TEST_F(EngineTest, MicroBatchEdgesDoNotShow) {
     rig_.index(request.passages, AnchorKind::kLeadin);
 
     EXPECT_LE(max_abs_difference(small.logits(request), rig_.logits(request)), kF16Bound) << n;
-    EXPECT_LE(max_abs_difference(small.full_logits(request), rig_.full_logits(request)), kF16Bound) << n;
+    EXPECT_LE(max_abs_difference(small.full_logits(request), rig_.full_logits(request)), kF16Bound)
+        << n;
   }
 }
 
@@ -379,7 +387,8 @@ TEST_F(EngineTest, StreamedTextIsTheAnswer) {
   request.max_tokens = 24;
   std::string streamed;
 
-  const Answer answer = rig_.engine().answer(request, [&](std::string_view text) { streamed += text; });
+  const Answer answer =
+      rig_.engine().answer(request, [&](std::string_view text) { streamed += text; });
 
   EXPECT_EQ(streamed, answer.text);
   ASSERT_GT(answer.text.size(), 2U);

@@ -1,5 +1,6 @@
-// Oracles whose numbers only mean something on real models (DESIGN.md section 8): libllama's logits (O9), the dial from
-// reuse to full prefill (O3), and needles (O5). Skipped unless TESSERA_TEST_MODELS names a folder with the models.
+// Oracles whose numbers only mean something on real models (DESIGN.md section 8): libllama's logits
+// (O9), the dial from reuse to full prefill (O3), and needles (O5). Skipped unless
+// TESSERA_TEST_MODELS names a folder with the models.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "bench/llama_peer.h"
 #include "engine/compare.h"
 #include "support/compare.h"
-#include "support/llama_reference.h"
 
 namespace tessera {
 namespace {
@@ -45,7 +46,8 @@ class RealModelTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     file_ = model_path(GetParam());
-    if (file_.empty() || !std::filesystem::exists(file_)) GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
+    if (file_.empty() || !std::filesystem::exists(file_))
+      GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
   }
 
   // 256 tokens of real text.
@@ -63,13 +65,14 @@ class RealModelTest : public testing::TestWithParam<std::string> {
   void expect_libllamas_logits(WeightLayout layout, const char* label) {
     const std::vector<int32_t> ids = text_ids();
     const std::vector<float> ours = all_logits(*Model::load(file_, plain(true, layout)), ids);
-    LlamaReference reference(file_, layout == WeightLayout::kRepacked, available_threads());
+    LlamaPeer reference(file_, layout == WeightLayout::kRepacked, available_threads());
     const std::vector<float> theirs = reference.all_logits(ids);
 
     const double top1 = top1_agreement(ours, theirs, static_cast<size_t>(reference.n_vocab()));
     const float worst = max_abs_difference(ours, theirs);
 
-    std::printf("O9 %s (%s): top-1 agreement %.4f, max |delta logit| %g\n", GetParam().c_str(), label, top1, static_cast<double>(worst));
+    std::printf("O9 %s (%s): top-1 agreement %.4f, max |delta logit| %g\n", GetParam().c_str(),
+                label, top1, static_cast<double>(worst));
     EXPECT_EQ(top1, 1.0);
     EXPECT_EQ(worst, 0.0F);
   }
@@ -87,9 +90,13 @@ class RealModelTest : public testing::TestWithParam<std::string> {
   path file_;
 };
 
-TEST_P(RealModelTest, LogitsEqualLibllamasOnTheFilesOwnTypes) { expect_libllamas_logits(WeightLayout::kPlain, "plain"); }
+TEST_P(RealModelTest, LogitsEqualLibllamasOnTheFilesOwnTypes) {
+  expect_libllamas_logits(WeightLayout::kPlain, "plain");
+}
 
-TEST_P(RealModelTest, LogitsEqualLibllamasWithRepackedWeights) { expect_libllamas_logits(WeightLayout::kRepacked, "repacked"); }
+TEST_P(RealModelTest, LogitsEqualLibllamasWithRepackedWeights) {
+  expect_libllamas_logits(WeightLayout::kRepacked, "repacked");
+}
 
 TEST_P(RealModelTest, SelectiveRowsEqualTheFullPass) {
   const std::vector<int32_t> ids = text_ids();
@@ -113,12 +120,15 @@ TEST_P(RealModelTest, SelectiveRowsEqualTheFullPass) {
     selected.logit_rows = positions_from(0, rows.size());
     const std::vector<float> got = decoder.prefill({&kv, tokens, rows}, selected).logits;
     for (size_t i = 0; i < rows.size(); ++i) {
-      const std::span<const float> expected = std::span(full).subspan(static_cast<size_t>(rows[i]) * width, width);
-      worst = std::max(worst, max_abs_difference(std::span(got).subspan(i * width, width), expected));
+      const std::span<const float> expected =
+          std::span(full).subspan(static_cast<size_t>(rows[i]) * width, width);
+      worst =
+          std::max(worst, max_abs_difference(std::span(got).subspan(i * width, width), expected));
     }
   }
 
-  std::printf("O2 %s: largest error of selective rows against the full pass %g\n", GetParam().c_str(), static_cast<double>(worst));
+  std::printf("O2 %s: largest error of selective rows against the full pass %g\n",
+              GetParam().c_str(), static_cast<double>(worst));
   EXPECT_EQ(worst, 0.0F);
 }
 
@@ -130,8 +140,8 @@ TEST_P(RealModelTest, TypesChosenAtLoadStayCloseToTheFilesOwn) {
 
   const double top1 = top1_agreement(ours, files, static_cast<size_t>(changed->config().n_vocab));
 
-  std::printf("default load %s (%s): top-1 agreement with the file's own types %.4f\n", GetParam().c_str(),
-              changed->weight_types().c_str(), top1);
+  std::printf("default load %s (%s): top-1 agreement with the file's own types %.4f\n",
+              GetParam().c_str(), changed->weight_types().c_str(), top1);
   EXPECT_GE(top1, 0.9);
 }
 
@@ -142,29 +152,46 @@ struct Office {
 
 constexpr Office kOffices[] = {
     {"Oslo",
-     "The office near the harbour opened in spring and was rebuilt twice. On most days about forty people work on its two floors, "
-     "and the meeting rooms are named after birds. {} The canteen closes early on Fridays, and the roof garden is open to guests "
-     "until the first snow falls. Bicycles may be left in the yard behind the building, where a small workshop lends out tools."},
+     "The office near the harbour opened in spring and was rebuilt twice. On most days about forty "
+     "people work on its two floors, "
+     "and the meeting rooms are named after birds. {} The canteen closes early on Fridays, and the "
+     "roof garden is open to guests "
+     "until the first snow falls. Bicycles may be left in the yard behind the building, where a "
+     "small workshop lends out tools."},
     {"Lima",
-     "From the upper windows one can see the ocean when the morning fog lifts. The team there looks after the older customers and "
-     "answers letters by hand. A library of maps fills the whole corridor. {} Visitors are asked to sign a book at the door, and "
-     "coffee is served in the courtyard, where a lemon tree gives more shade than fruit in the long summer months."},
+     "From the upper windows one can see the ocean when the morning fog lifts. The team there "
+     "looks after the older customers and "
+     "answers letters by hand. A library of maps fills the whole corridor. {} Visitors are asked "
+     "to sign a book at the door, and "
+     "coffee is served in the courtyard, where a lemon tree gives more shade than fruit in the "
+     "long summer months."},
     {"Nairobi",
-     "This branch began in a rented house with a tin roof and moved to the tower only later. It trains most of the new engineers, "
-     "who stay for about half a year. The generator is tested on Mondays. {} A football team meets after work on the field across "
-     "the road, and it has won the regional cup more often than anyone in the company cares to count."},
+     "This branch began in a rented house with a tin roof and moved to the tower only later. It "
+     "trains most of the new engineers, "
+     "who stay for about half a year. The generator is tested on Mondays. {} A football team meets "
+     "after work on the field across "
+     "the road, and it has won the regional cup more often than anyone in the company cares to "
+     "count."},
     {"Quito",
-     "The building stands so high that new colleagues are told to rest on their first day. Its archive holds paper records of every "
-     "delivery, sorted by colour. {} Rain comes in the afternoon with great regularity, so the loading ramp has a roof of glass. "
+     "The building stands so high that new colleagues are told to rest on their first day. Its "
+     "archive holds paper records of every "
+     "delivery, sorted by colour. {} Rain comes in the afternoon with great regularity, so the "
+     "loading ramp has a roof of glass. "
      "The manager keeps two parrots, and they are said to know the opening hours by heart."},
     {"Prague",
-     "An old brewery houses the workshop, and its cellar keeps the servers cool without any machine. The stairs are steep, so most "
-     "people wait for the slow lift. Lunch is brought from the market. {} In winter the choir practises in the hall, and whoever "
-     "works late can hear it through the floor, which is the reason why several people like to work late."},
+     "An old brewery houses the workshop, and its cellar keeps the servers cool without any "
+     "machine. The stairs are steep, so most "
+     "people wait for the slow lift. Lunch is brought from the market. {} In winter the choir "
+     "practises in the hall, and whoever "
+     "works late can hear it through the floor, which is the reason why several people like to "
+     "work late."},
     {"Hanoi",
-     "The youngest of all branches shares a street with paper makers and tea shops. Its people travel a great deal and write long "
-     "reports about bridges. {} The lamps in the front room were a gift from the first customer. Twice a year the whole staff "
-     "repaints the gate, always in a slightly different green, and the photographs hang beside the reception desk."},
+     "The youngest of all branches shares a street with paper makers and tea shops. Its people "
+     "travel a great deal and write long "
+     "reports about bridges. {} The lamps in the front room were a gift from the first customer. "
+     "Twice a year the whole staff "
+     "repaints the gate, always in a slightly different green, and the photographs hang beside the "
+     "reception desk."},
 };
 
 class NeedleTest : public RealModelTest {
@@ -176,7 +203,9 @@ class NeedleTest : public RealModelTest {
     for (const Office& office : kOffices) {
       codes_.push_back(std::to_string(1000 + random() % 9000));
       std::string text = office.prose;
-      text.replace(text.find("{}"), 2, std::string("The access code of the ") + office.city + " office is " + codes_.back() + ".");
+      text.replace(text.find("{}"), 2,
+                   std::string("The access code of the ") + office.city + " office is " +
+                       codes_.back() + ".");
       texts_.push_back({"", text});
     }
     tokenizer_ = std::make_unique<Tokenizer>(file_);
@@ -185,20 +214,25 @@ class NeedleTest : public RealModelTest {
     store_ = std::make_unique<ChunkStore>(std::move(tiers));
     EngineOptions options;
     options.n_ctx = 2048;
-    engine_ = std::make_unique<Engine>(Model::load(file_, plain(false)), *tokenizer_, store_.get(), options);
+    engine_ = std::make_unique<Engine>(Model::load(file_, plain(false)), *tokenizer_, store_.get(),
+                                       options);
     ChunkBuilder builder = engine_->builder();
-    for (const PassageText& p : texts_) builder.build(engine_->anchor(AnchorKind::kLeadin), engine_->prompts().chunk_ids(p.title, p.text));
+    for (const PassageText& p : texts_)
+      builder.build(engine_->anchor(AnchorKind::kLeadin),
+                    engine_->prompts().chunk_ids(p.title, p.text));
   }
 
   bool finds(const char* policy, const std::vector<size_t>& order, size_t asked) {
     Request request;
     for (const size_t i : order) request.passages.push_back(texts_[i]);
-    request.question = std::string("What is the access code of the ") + kOffices[asked].city + " office?";
+    request.question =
+        std::string("What is the access code of the ") + kOffices[asked].city + " office?";
     request.policy = policy;
     request.max_tokens = 12;
     const Answer answer = engine_->answer(request);
     if (std::string_view(policy) != "full") {
-      EXPECT_EQ(answer.account.fresh, answer.segments.front().n_tokens + answer.segments.back().n_tokens);
+      EXPECT_EQ(answer.account.fresh,
+                answer.segments.front().n_tokens + answer.segments.back().n_tokens);
     }
     return answer.text.find(codes_[asked]) != std::string::npos;
   }
@@ -210,7 +244,8 @@ class NeedleTest : public RealModelTest {
   std::unique_ptr<Engine> engine_;
 };
 
-// O5, over the needles that full prefill finds: each of six in its own order, and two in a prompt that holds one twice.
+// O5, over the needles that full prefill finds: each of six in its own order, and two in a prompt
+// that holds one twice.
 TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
   std::mt19937 random(7);
   int n_full = 0, n_epic = 0, n_reuse = 0, n_asked = 0;
@@ -221,7 +256,8 @@ TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
     n_epic += finds("epic", order, asked) ? 1 : 0;
     n_reuse += finds("reuse", order, asked) ? 1 : 0;
   };
-  const size_t n_single = GetParam() == kSmall ? 6 : 3;  // the numbers matter on the largest; time does on the others
+  const size_t n_single =
+      GetParam() == kSmall ? 6 : 3;  // the numbers matter on the largest; time does on the others
   for (size_t asked = 0; asked < n_single; ++asked) {
     std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
     std::shuffle(order.begin(), order.end(), random);
@@ -230,8 +266,8 @@ TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
   ask({0, 1, 0}, 0);
   ask({0, 1, 0}, 1);
 
-  std::printf("O5 %s: of %d needles full finds %d; of these epic at 0.15 finds %d, reuse %d\n", GetParam().c_str(), n_asked, n_full, n_epic,
-              n_reuse);
+  std::printf("O5 %s: of %d needles full finds %d; of these epic at 0.15 finds %d, reuse %d\n",
+              GetParam().c_str(), n_asked, n_full, n_epic, n_reuse);
   EXPECT_GE(n_full, GetParam() == kSmall ? 6 : 1);
   EXPECT_GE(n_epic, GetParam() == kSmall ? 0.8 * n_full : 0.0);
 }
@@ -262,7 +298,8 @@ std::vector<std::string> pieces_of(const std::string& file) {
   return out;
 }
 
-// Six questions, each with three pieces of the document that answers it and three of others, in a seeded order.
+// Six questions, each with three pieces of the document that answers it and three of others, in a
+// seeded order.
 std::vector<Question> demo_questions() {
   const std::vector<std::string> others = {"geology.txt", "prime-number.md", "chloroplast.md"};
   std::mt19937 random(3);
@@ -275,7 +312,9 @@ std::vector<Question> demo_questions() {
     Question question = {row.at("question"), {}};
     std::vector<std::string> own = pieces_of(row.at("file"));
     const std::string answer = row.at("answers").at(0);
-    std::stable_partition(own.begin(), own.end(), [&](const std::string& p) { return p.find(answer) != std::string::npos; });
+    std::stable_partition(own.begin(), own.end(), [&](const std::string& p) {
+      return p.find(answer) != std::string::npos;
+    });
     for (size_t i = 0; i < 3; ++i) {
       question.passages.push_back({"", own.at(i)});
       question.passages.push_back({"", pieces_of(others[i]).at(0)});
@@ -289,7 +328,8 @@ std::vector<Question> demo_questions() {
 // O3. compare_with_full in its parts, so that full prefill runs once for each question.
 TEST(DialTest, EpicComesCloserToFullAsItRecomputesMore) {
   const path file = model_path(kSmall);
-  if (file.empty() || !std::filesystem::exists(file)) GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
+  if (file.empty() || !std::filesystem::exists(file))
+    GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
   const Tokenizer tokenizer(file);
   std::vector<std::unique_ptr<Tier>> tiers;
   tiers.push_back(make_tier("ram", {}));
@@ -302,7 +342,8 @@ TEST(DialTest, EpicComesCloserToFullAsItRecomputesMore) {
   ASSERT_EQ(questions.size(), 6U);
   for (const Question& question : questions) {
     ChunkBuilder builder = engine.builder();  // anew: prefill has used the working KV since
-    for (const PassageText& p : question.passages) builder.build(engine.anchor(AnchorKind::kLeadin), engine.prompts().chunk_ids("", p.text));
+    for (const PassageText& p : question.passages)
+      builder.build(engine.anchor(AnchorKind::kLeadin), engine.prompts().chunk_ids("", p.text));
     Request request;
     request.passages = question.passages;
     request.question = question.text;
@@ -314,7 +355,8 @@ TEST(DialTest, EpicComesCloserToFullAsItRecomputesMore) {
     const std::vector<float> expected = engine.forced_logits(full, tokens);
 
     request.policy = "epic";
-    // At ratio 1 all rows are computed as in full prefill: one question shows it, and six would take a minute more.
+    // At ratio 1 all rows are computed as in full prefill: one question shows it, and six would
+    // take a minute more.
     std::vector<double> ratios = {0.0, 0.5};
     if (&question == &questions.front()) ratios.push_back(1.0);
     for (const double ratio : ratios) {
@@ -322,13 +364,16 @@ TEST(DialTest, EpicComesCloserToFullAsItRecomputesMore) {
       const Prefilled ours = engine.prefill(request);
       const Account account = account_of(ours.plan);
       ASSERT_GT(account.independent + account.recomputed, 300) << "every chunk was there";
-      kl[ratio] += distance_between(expected, engine.forced_logits(ours, tokens), tokenizer.n_vocab()).mean_kl;
+      kl[ratio] +=
+          distance_between(expected, engine.forced_logits(ours, tokens), tokenizer.n_vocab())
+              .mean_kl;
     }
   }
   kl[0.0] /= static_cast<double>(questions.size());
   kl[0.5] /= static_cast<double>(questions.size());
 
-  std::printf("O3 %s: mean KL(full || epic) %.4f at ratio 0, %.4f at 0.5, %.6f at 1\n", kSmall, kl[0.0], kl[0.5], kl[1.0]);
+  std::printf("O3 %s: mean KL(full || epic) %.4f at ratio 0, %.4f at 0.5, %.6f at 1\n", kSmall,
+              kl[0.0], kl[0.5], kl[1.0]);
   EXPECT_LT(kl[1.0], 0.01);
   EXPECT_LT(kl[0.5], kl[0.0]);
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text_util.h"
 #include "support/tiny_gguf.h"
 #include "support/vocabs.h"
 #include "text/tokenizer.h"
@@ -168,7 +169,7 @@ TEST_P(EveryVocab, AnyCharacterHasATokenOrAReplacement) {
     }
     const TokenizedText out = tokenizer_->encode_with_offsets(text, kAsText);
     const std::string back = tokenizer_->decode(out.ids);
-    ASSERT_EQ(find_invalid_utf8(back), std::string_view::npos);
+    ASSERT_FALSE(invalid_utf8_offset(back).has_value());
     ASSERT_EQ(out.bytes.empty() ? 0 : out.bytes.back().end, static_cast<int32_t>(text.size()));
     if (GetParam() != "real_smollm2") {
       ASSERT_EQ(back, text);
@@ -225,7 +226,7 @@ TEST_P(EveryVocab, StreamGivesWholeCharactersOnly) {
   std::string out;
   for (const int32_t id : tokenizer_->encode(text, kAsText)) {
     const std::string part = stream.push(id);
-    ASSERT_EQ(find_invalid_utf8(part), std::string_view::npos);
+    ASSERT_FALSE(invalid_utf8_offset(part).has_value());
     out += part;
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "catalog/catalog.h"
+#include "model/model.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
 
@@ -87,6 +88,8 @@ void info(const Session& session, const std::string& name_or_path) {
       "file    {}{}\nsize    {} ({} bytes)\nsha256  {}\n", facts["path"].get<std::string>(),
       facts.value("is_pulled", true) ? "" : "  (not pulled)", human_bytes(facts["bytes"]),
       human_count(facts["bytes"]), facts["sha256"].get<std::string>()));
+  if (facts.value("is_pulled", true))
+    session.print(describe_gguf(facts["path"].get<std::string>()));
 }
 
 void remove(const Session& session, const std::vector<std::string>& names) {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text_util.h"
 #include "catalog/catalog_data.h"
 #include "catalog/pattern.h"
 
@@ -116,34 +116,15 @@ CatalogEntry parse_entry(const Field& field) {
   return entry;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-// The known name that a typing error may stand for: near by edits, or holding what was typed.
+// The known name that `name` may stand for: near by typing errors, or holding what was typed.
 std::string nearest_name(std::string_view name, const std::vector<CatalogEntry>& entries) {
-  std::string nearest;
-  size_t best = std::max<size_t>(2, name.size() / 3) + 1;
-  if (name.size() > 64) return nearest;
+  std::vector<std::string_view> names;
+  names.reserve(entries.size());
   for (const CatalogEntry& entry : entries) {
-    const bool is_part = name.size() >= 3 && entry.name.find(name) != std::string::npos;
-    const size_t distance = is_part ? 1 : edit_distance(name, entry.name);
-    if (distance >= best) continue;
-    best = distance;
-    nearest = entry.name;
+    if (name.size() >= 3 && entry.name.find(name) != std::string::npos) return entry.name;
+    names.emplace_back(entry.name);
   }
-  return nearest;
+  return closest_name(name, names);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text_util.h"
 #include "text/stop_filter.h"
 #include "text/utf8.h"
 
@@ -60,10 +61,10 @@ std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured,
 
 // Said of what the caller gave: the tokenizer would count from the start of the text around it.
 void require_utf8(const std::string& what, std::string_view text) {
-  const size_t at = find_invalid_utf8(text);
-  if (at == std::string_view::npos) return;
+  const std::optional<size_t> at = invalid_utf8_offset(text);
+  if (!at) return;
   throw Error(ErrorCode::kInvalidRequest,
-              fmt::format("{} is not valid UTF-8 at byte {} - convert it to UTF-8", what, at));
+              fmt::format("{} is not valid UTF-8 at byte {} - convert it to UTF-8", what, *at));
 }
 
 void check_texts(const Request& request) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text_util.h"
 #include "text/chat_template.h"
 #include "text/leadin.h"
 #include "text/utf8.h"
@@ -167,7 +168,7 @@ std::vector<int32_t> PromptBuilder::text_ids(std::string_view text) const {
 }
 
 std::vector<int32_t> PromptBuilder::query_ids(std::string_view question) const {
-  if (find_invalid_utf8(question) == std::string_view::npos && is_blank(question)) {
+  if (!invalid_utf8_offset(question) && is_blank(question)) {
     throw Error(ErrorCode::kInvalidRequest, "the question is empty - write one");
   }
   std::vector<int32_t> ids = text_ids(replace_all(texts_.query, kQuestion, question));

@@ -1,8 +1,9 @@
 #pragma once
 // Prompts as segments: [preamble][chunk 1]...[chunk k][query] (DESIGN.md section 5).
 //
-// The chat template is rendered once around a marker; what stands before the marker opens the preamble, what stands
-// after it closes the query. Only that template text may become control tokens.
+// The chat template is rendered once around a marker; what stands before the marker opens the
+// preamble, what stands after it closes the query. Only that template text may become control
+// tokens.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,11 +16,13 @@
 namespace tessera {
 
 struct PromptTexts {
-  // System message, or none for templates that have no place for one: it then opens the user message.
+  // System message, or none for templates that have no place for one: it then opens the user
+  // message.
   std::string system = "You answer questions from the given passages with a short phrase.";
   std::string before_chunks = "Passages:\n";
   // "{question}" is replaced. The trailing cue makes the first token part of the answer itself.
-  std::string query = "\nAnswer the question in a few words from the passages.\nQuestion: {question}";
+  std::string query =
+      "\nAnswer the question in a few words from the passages.\nQuestion: {question}";
   std::string answer_cue = "Answer:";
 };
 
@@ -31,7 +34,8 @@ class PromptBuilder {
  public:
   // `template_source`: Jinja; empty: the file's own, and where there is none the named plain one.
   // Throws Error(kModel) when the template cannot be parsed or drops the user's message.
-  PromptBuilder(const Tokenizer& tokenizer, const PromptTexts& texts, std::string_view template_source = {});
+  PromptBuilder(const Tokenizer& tokenizer, const PromptTexts& texts,
+                std::string_view template_source = {});
 
   // BOS (where the model wants one), the template up to the user's text, and `before_chunks`.
   const std::vector<int32_t>& preamble_ids() const { return preamble_; }

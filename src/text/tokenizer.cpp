@@ -353,11 +353,10 @@ TokenizedText Tokenizer::encode_with_offsets(std::string_view text, ControlToken
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("a text of {} bytes is too long - split it below 2 GiB", text.size()));
   }
-  const size_t invalid = find_invalid_utf8(text);
-  if (invalid != std::string_view::npos) {
+  if (const std::optional<size_t> invalid = invalid_utf8_offset(text)) {
     throw Error(
         ErrorCode::kInvalidRequest,
-        fmt::format("the text is not valid UTF-8 at byte {} - convert it to UTF-8", invalid));
+        fmt::format("the text is not valid UTF-8 at byte {} - convert it to UTF-8", *invalid));
   }
   TokenizedText out;
   if (control == ControlTokens::kParse) {
@@ -395,16 +394,6 @@ bool Tokenizer::is_control(int32_t token) const {
 
 std::string Tokenizer::chat_template() const { return state_->file.chat_template; }
 std::string Tokenizer::digest() const { return state_->file.digest; }
-
-size_t find_invalid_utf8(std::string_view text) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const Utf8Step step = next_utf8(text.substr(at));
-    if (step.kind != Utf8Kind::kValid) return at;
-    at += step.length;
-  }
-  return std::string_view::npos;
-}
 
 std::string StreamingDetokenizer::push(int32_t token) {
   held_ += tokenizer_.piece(token);

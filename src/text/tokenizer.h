@@ -60,9 +60,6 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
-// Offset of the first byte that is not part of valid UTF-8, or npos.
-size_t find_invalid_utf8(std::string_view text);
-
 // Turns tokens into text as they come, holding back bytes of characters that are not complete yet.
 class StreamingDetokenizer {
  public:

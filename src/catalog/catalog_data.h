@@ -1,5 +1,6 @@
 #pragma once
-// The table of models that is built into the program, as JSON text of the schema that parse_catalog reads.
+// The table of models that is built into the program, as JSON text of the schema that parse_catalog
+// reads.
 #include <string_view>
 
 namespace tessera {

@@ -20,7 +20,9 @@ struct ChildResult {
   int exit_status = 0;  // as a shell gives it: 128 + signal for a killed child
 };
 
-// Runs the command to its end, calling `tick` now and then. On stop the child is killed and Error(kCancelled) thrown.
-ChildResult run_child(const Command& command, const std::function<void()>& tick, const std::stop_token& stop);
+// Runs the command to its end, calling `tick` now and then. On stop the child is killed and
+// Error(kCancelled) thrown.
+ChildResult run_child(const Command& command, const std::function<void()>& tick,
+                      const std::stop_token& stop);
 
 }  // namespace tessera

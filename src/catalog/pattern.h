@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-// Whether the whole of `text` matches the POSIX extended regular expression; nothing when that is not a valid one.
+// Whether the whole of `text` matches the POSIX extended regular expression; nothing when that is
+// not a valid one.
 std::optional<bool> matches_pattern(const std::string& text, const std::string& pattern);
 
 }  // namespace tessera

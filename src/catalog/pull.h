@@ -1,5 +1,6 @@
 #pragma once
-// The pull of one entry with its knobs. Users call pull_model of catalog.h; the tests shorten the times.
+// The pull of one entry with its knobs. Users call pull_model of catalog.h; the tests shorten the
+// times.
 #include <chrono>
 #include <filesystem>
 #include <functional>

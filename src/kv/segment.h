@@ -15,7 +15,8 @@ struct TokenRange {
 
 enum class SegmentKind { kPreamble, kChunk, kText, kQuery };
 
-// How the KV of a segment was found. kExact: it was computed behind the very tokens that stand before it now.
+// How the KV of a segment was found. kExact: it was computed behind the very tokens that stand
+// before it now.
 enum class Match { kMiss, kIndependent, kSoft, kExact };
 
 struct Segment {
@@ -25,7 +26,9 @@ struct Segment {
 };
 
 // KV that was loaded but was made in another context: a candidate for recompute.
-inline bool is_approximate(const Segment& s) { return s.match == Match::kSoft || s.match == Match::kIndependent; }
+inline bool is_approximate(const Segment& s) {
+  return s.match == Match::kSoft || s.match == Match::kIndependent;
+}
 
 // A prompt as ids, cut into segments that cover it without gaps. Every segment was tokenised alone.
 struct Prompt {

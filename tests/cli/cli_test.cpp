@@ -129,7 +129,9 @@ TEST_F(Cli, DoctorFailsOverAModelThatIsNotTheCataloguesFile) {
   const Outcome run = tessera_.run({"doctor"});
 
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.out, HasSubstr("FAIL model smollm2-135m is not the file of the catalogue: tessera model rm"));
+  EXPECT_THAT(
+      run.out,
+      HasSubstr("FAIL model smollm2-135m is not the file of the catalogue: tessera model rm"));
 }
 
 TEST_F(Cli, ModelInfoTakesAPath) {
@@ -162,14 +164,16 @@ TEST_F(Cli, ModelThatIsPulledIsRemoved) {
 class CliCache : public Cli {
  protected:
   CliCache() {
-    const std::unique_ptr<Tier> tier = make_tier("disk", {.dir = tessera_.cache() / "kv", .limit_bytes = 0});
+    const std::unique_ptr<Tier> tier =
+        make_tier("disk", {.dir = tessera_.cache() / "kv", .limit_bytes = 0});
     for (int i = 0; i < 3; ++i) {
       const KvGeometry geometry{.n_layers = 2, .kv_dim = 8};
       const std::vector<int32_t> ids(4 + i, i);
       std::vector<std::byte> payload(KvChunk::payload_bytes(geometry, 4 + i), std::byte(i));
       ChunkKey key;
       key.digest[0] = std::byte(i + 1);
-      const bool was_kept = tier->put(key, std::make_shared<KvChunk>(geometry, ids, Lineage{}, std::move(payload)));
+      const bool was_kept =
+          tier->put(key, std::make_shared<KvChunk>(geometry, ids, Lineage{}, std::move(payload)));
       EXPECT_TRUE(was_kept);
     }
   }

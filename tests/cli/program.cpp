@@ -43,7 +43,10 @@ Program::Program() {
   std::string name = (std::filesystem::temp_directory_path() / "tessera_cli.XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
   cache_ = name;
-  env_ = {{"TESSERA_CACHE", name}, {"TESSERA_MODELS", ""}, {"TESSERA_CATALOG", ""}, {"OMP_WAIT_POLICY", "passive"}};
+  env_ = {{"TESSERA_CACHE", name},
+          {"TESSERA_MODELS", ""},
+          {"TESSERA_CATALOG", ""},
+          {"OMP_WAIT_POLICY", "passive"}};
 }
 
 Program::~Program() {

@@ -1,6 +1,6 @@
 #pragma once
-// What tests of the engine share: a tiny model loaded once per process, a store in a folder of its own, and seeded
-// requests made of the tiny vocabulary's words.
+// What tests of the engine share: a tiny model loaded once per process, a store in a folder of its
+// own, and seeded requests made of the tiny vocabulary's words.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -20,14 +20,18 @@
 
 namespace tessera {
 
-// f16 weights, so that a K that is rounded before its rotation instead of after it costs little (2e-2 in O2).
-// Quantised weights round activations to 8 bits, where one half-precision step can tip a whole step of 1/127.
+// f16 weights, so that a K that is rounded before its rotation instead of after it costs little
+// (2e-2 in O2). Quantised weights round activations to 8 bits, where one half-precision step can
+// tip a whole step of 1/127.
 inline constexpr float kF16Bound = 2e-2F;
 
 struct TinyModel {
   explicit TinyModel(const TinySpec& spec)
       : file(spec),
-        model(Model::load(file.path(), {.keep_file_types = true, .layout = WeightLayout::kPlain, .n_threads = 2, .profile_dir = {}})),
+        model(Model::load(file.path(), {.keep_file_types = true,
+                                        .layout = WeightLayout::kPlain,
+                                        .n_threads = 2,
+                                        .profile_dir = {}})),
         tokenizer(file.path()) {}
   TinyModelFile file;
   std::shared_ptr<const Model> model;
@@ -50,8 +54,9 @@ inline EngineOptions tiny_options() {
 }
 
 inline std::string words(size_t n, uint32_t seed) {
-  static constexpr std::array<std::string_view, 16> kWords = {"the",    "river", "city", "people", "first", "one",   "two", "three",
-                                                              "number", "title", "text", "is",     "in",    "which", "was", "system"};
+  static constexpr std::array<std::string_view, 16> kWords = {
+      "the",    "river", "city", "people", "first", "one",   "two", "three",
+      "number", "title", "text", "is",     "in",    "which", "was", "system"};
   std::mt19937 random(seed);
   std::string out;
   for (size_t i = 0; i < n; ++i) {
@@ -64,11 +69,13 @@ inline std::string words(size_t n, uint32_t seed) {
 // One word for each letter of `order` decides the passage: "ABA" has the same one first and last.
 inline std::vector<PassageText> passages(std::string_view order, size_t n_words = 40) {
   std::vector<PassageText> out;
-  for (const char letter : order) out.push_back({"", words(n_words, static_cast<uint32_t>(letter))});
+  for (const char letter : order)
+    out.push_back({"", words(n_words, static_cast<uint32_t>(letter))});
   return out;
 }
 
-inline Request request_for(std::string_view policy, std::vector<PassageText> texts, double ratio = 0.15) {
+inline Request request_for(std::string_view policy, std::vector<PassageText> texts,
+                           double ratio = 0.15) {
   Request request;
   request.passages = std::move(texts);
   request.question = "which river is in the city";
@@ -78,11 +85,16 @@ inline Request request_for(std::string_view policy, std::vector<PassageText> tex
   return request;
 }
 
-inline int32_t total_tokens(const Prompt& prompt) { return static_cast<int32_t>(prompt.ids.size()); }
+inline int32_t total_tokens(const Prompt& prompt) {
+  return static_cast<int32_t>(prompt.ids.size());
+}
 
 class EngineRig {
  public:
-  explicit EngineRig(const TinyModel& model, const EngineOptions& options = tiny_options()) : model_(model), options_(options) { restart(); }
+  explicit EngineRig(const TinyModel& model, const EngineOptions& options = tiny_options())
+      : model_(model), options_(options) {
+    restart();
+  }
   explicit EngineRig(const std::string& arch) : EngineRig(tiny_model(arch)) {}
 
   // As a new process would find it: RAM empty, the folder as it was left.
@@ -106,7 +118,8 @@ class EngineRig {
   void index(const std::vector<PassageText>& texts, AnchorKind kind) {
     ChunkBuilder builder = engine_->builder();
     builder.build_preamble(engine_->prompts().preamble_ids());
-    for (const PassageText& p : texts) builder.build(engine_->anchor(kind), engine_->prompts().chunk_ids(p.title, p.text));
+    for (const PassageText& p : texts)
+      builder.build(engine_->anchor(kind), engine_->prompts().chunk_ids(p.title, p.text));
   }
 
   std::vector<std::filesystem::path> blobs() const {
@@ -149,7 +162,8 @@ inline std::string matches_of(const Prefilled& prefilled) {
 inline std::vector<std::string> tiers_of(const Prefilled& prefilled) {
   std::vector<std::string> out;
   for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
-    if (prefilled.plan.segments[i].kind == SegmentKind::kChunk) out.emplace_back(prefilled.found[i].tier);
+    if (prefilled.plan.segments[i].kind == SegmentKind::kChunk)
+      out.emplace_back(prefilled.found[i].tier);
   }
   return out;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A small HTTP server on 127.0.0.1 for tests: one thread, one connection at a time, every answer scripted by the test.
-// It can lie on purpose: cut bodies, wrong lengths, ignored ranges, trickles.
+// A small HTTP server on 127.0.0.1 for tests: one thread, one connection at a time, every answer
+// scripted by the test. It can lie on purpose: cut bodies, wrong lengths, ignored ranges, trickles.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers{};
   std::string body{};
   std::optional<size_t> cut_after{};  // bytes of the body after which the connection is closed
-  bool is_trickle = false;          // a byte every few milliseconds, until the client goes away
+  bool is_trickle = false;            // a byte every few milliseconds, until the client goes away
 };
 
 class HttpServer {
@@ -74,7 +74,8 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // By default under the address; `host` may name the loopback differently, which makes another host for a client.
+  // By default under the address; `host` may name the loopback differently, which makes another
+  // host for a client.
   std::string url(std::string_view path, std::string_view host = "127.0.0.1") const {
     return "http://" + std::string(host) + ":" + std::to_string(port_) + std::string(path);
   }
@@ -112,14 +113,16 @@ class HttpServer {
     }
     const HttpAnswer answer = handler_(request, n);
     bool has_length = false;
-    std::string head = "HTTP/1.1 " + std::to_string(answer.status) + " Scripted\r\nConnection: close\r\n";
+    std::string head =
+        "HTTP/1.1 " + std::to_string(answer.status) + " Scripted\r\nConnection: close\r\n";
     for (const auto& [name, value] : answer.headers) {
       head.append(name).append(": ").append(value).append("\r\n");
       has_length |= name == "Content-Length" || name == "Transfer-Encoding";
     }
     if (!has_length) head += "Content-Length: " + std::to_string(answer.body.size()) + "\r\n";
     if (!send_all(client, head + "\r\n")) return;
-    const std::string_view body = std::string_view(answer.body).substr(0, answer.cut_after.value_or(SIZE_MAX));
+    const std::string_view body =
+        std::string_view(answer.body).substr(0, answer.cut_after.value_or(SIZE_MAX));
     if (!answer.is_trickle) {
       send_all(client, body);
       return;
@@ -132,7 +135,8 @@ class HttpServer {
   HttpRequest read_request(int client) const {
     std::string text;
     char buffer[4096];
-    while (text.find("\r\n\r\n") == std::string::npos && text.size() < 65536 && wait_for(client, POLLIN, 5000)) {
+    while (text.find("\r\n\r\n") == std::string::npos && text.size() < 65536 &&
+           wait_for(client, POLLIN, 5000)) {
       const ssize_t got = ::recv(client, buffer, sizeof(buffer), 0);
       if (got <= 0) break;
       text.append(buffer, static_cast<size_t>(got));
@@ -150,7 +154,8 @@ class HttpServer {
       const size_t colon = line.find(": ");
       if (colon == std::string::npos) continue;
       std::string name = line.substr(0, colon);
-      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return std::tolower(c); });
       request.headers[name] = line.substr(colon + 2, line.size() - colon - 3);
     }
     return request;
@@ -179,8 +184,8 @@ inline HttpAnswer serve_file(const HttpRequest& request, const std::string& file
   const size_t first = request.range_start().value_or(0);
   if (!request.range_start()) return {.body = file};
   if (first >= file.size()) return {.status = 416};
-  const std::string range = "bytes " + std::to_string(first) + "-" + std::to_string(file.size() - 1) + "/" +
-                            std::to_string(file.size());
+  const std::string range = "bytes " + std::to_string(first) + "-" +
+                            std::to_string(file.size() - 1) + "/" + std::to_string(file.size());
   return {.status = 206, .headers = {{"Content-Range", range}}, .body = file.substr(first)};
 }
 

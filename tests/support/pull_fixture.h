@@ -1,6 +1,6 @@
 #pragma once
-// What the tests of pulling share: a folder of their own that also holds the caches, an entry for a small file of known
-// bytes, and short waiting times.
+// What the tests of pulling share: a folder of their own that also holds the caches, an entry for a
+// small file of known bytes, and short waiting times.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

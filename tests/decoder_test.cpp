@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <chrono>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "bench/llama_peer.h"
@@ -368,6 +371,47 @@ TEST_P(FamilyTest, CancelBetweenMicroBatchesLeavesNoClaim) {
   EXPECT_THROW(decoder_.prefill({&kv_, prompt, at}, last_logits(40), stop.get_token()), Error);
 
   EXPECT_FALSE(kv_.has(0));
+}
+
+// Stops that arrive while micro-batches run: some rows are done, the rest make no claim, and the
+// next prompt is computed as ever.
+TEST_P(FamilyTest, CancelAmidMicroBatchesLeavesAWorkingDecoder) {
+  const std::vector<int32_t> prompt = ids(400);
+  const std::vector<int32_t> at = positions_from(0, prompt.size());
+  Decoder small(model_, 2, 16);
+  const std::vector<float> expected = full_pass(small, kv_, prompt, last_logits(400));
+  int n_amid = 0;
+  for (int delay_us = 0; delay_us < 100000 && n_amid == 0; delay_us += 500) {
+    kv_.clear();
+    std::stop_source stop;
+    std::jthread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+      stop.request_stop();
+    });
+    try {
+      small.prefill({&kv_, prompt, at}, last_logits(400), stop.get_token());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+      EXPECT_FALSE(kv_.has(399));
+      n_amid += kv_.has(0) ? 1 : 0;
+    }
+  }
+
+  EXPECT_EQ(n_amid, 1) << "no stop fell between two micro-batches";
+  EXPECT_EQ(max_abs_difference(full_pass(small, kv_, prompt, last_logits(400)), expected), 0.0F);
+}
+
+// A graph is kept for the next step of its shape, but not for another KV at the same address.
+TEST_P(FamilyTest, KvAtTheAddressOfAnEarlierOneIsNotConfusedWithIt) {
+  const std::vector<int32_t> prompt = ids(70);
+  const std::vector<float> expected = full_pass(decoder_, kv_, prompt, last_logits(70));
+  std::optional<WorkingKv> again;
+  for (int i = 0; i < 3; ++i) {
+    again.emplace(model_->config(), 256);
+
+    EXPECT_EQ(max_abs_difference(full_pass(decoder_, *again, prompt, last_logits(70)), expected),
+              0.0F);
+  }
 }
 
 std::vector<TinySpec> families() {

@@ -371,6 +371,30 @@ TEST_F(EngineTest, MicroBatchEdgesDoNotShow) {
   }
 }
 
+// The builder keeps its anchor in the engine's KV; a request in between takes it away.
+TEST_F(EngineTest, BuilderThatOutlivesARequestStillBuildsTheSameChunks) {
+  const std::vector<PassageText> texts = passages("AB");
+  const Request request = request_for("reuse", texts);
+  rig_.index(texts, AnchorKind::kLeadin);
+  const std::vector<float> expected = rig_.logits(request);
+  for (const std::filesystem::path& blob : rig_.blobs()) std::filesystem::remove(blob);
+  rig_.restart();
+  Engine& engine = rig_.engine();
+  ChunkBuilder builder = engine.builder();
+  const auto build = [&](const PassageText& p) {
+    builder.build(engine.anchor(AnchorKind::kLeadin), engine.prompts().chunk_ids(p.title, p.text));
+  };
+
+  builder.build_preamble(engine.prompts().preamble_ids());
+  build(texts[0]);
+  engine.prefill(request_for("full", passages("CCC")));
+  build(texts[1]);
+
+  const Prefilled ours = rig_.prefill(request);
+  EXPECT_EQ(matches_of(ours), "ii");
+  EXPECT_EQ(ours.logits, expected);
+}
+
 TEST_F(EngineTest, WithoutAStoreEveryPolicyIsFull) {
   const TinyModel& tiny = tiny_model("llama");
   Engine engine(tiny.model, tiny.tokenizer, nullptr, tiny_options());
@@ -406,10 +430,11 @@ TEST_F(EngineTest, FullComparedWithItselfIsNoDistanceAway) {
   EXPECT_GT(same.distance.n_positions, 0);
 
   const Request reuse = request_for("reuse", passages("AB"));
-  compare_with_full(rig_.engine(), reuse);
+  const Comparison first = compare_with_full(rig_.engine(), reuse);
+  EXPECT_TRUE(rig_.engine().commit(reuse, first.prefilled));
   const Comparison other = compare_with_full(rig_.engine(), reuse);
   EXPECT_EQ(other.policy.account.recomputed, 0);
-  EXPECT_GT(other.policy.account.independent, 0) << "the first comparison stored what it missed";
+  EXPECT_GT(other.policy.account.independent, 0) << "commit stored what the first one missed";
   EXPECT_GT(other.distance.mean_kl, 1e-6);
 }
 

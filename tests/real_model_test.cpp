@@ -145,53 +145,42 @@ TEST_P(RealModelTest, TypesChosenAtLoadStayCloseToTheFilesOwn) {
   EXPECT_GE(top1, 0.9);
 }
 
-struct Office {
-  const char* city;
-  const char* prose;  // {} is where the sentence with the code stands
+// A chunk with a fact of its own kind. Six sentences that differ in one name only are another task,
+// and one that reuse without recompute fails on this model: it then takes the number of another
+// chunk.
+struct Needle {
+  const char* prose;  // {} is where the fact stands
+  const char* fact;   // {} is where the number stands
+  const char* question;
 };
 
-constexpr Office kOffices[] = {
-    {"Oslo",
-     "The office near the harbour opened in spring and was rebuilt twice. On most days about forty "
-     "people work on its two floors, "
-     "and the meeting rooms are named after birds. {} The canteen closes early on Fridays, and the "
-     "roof garden is open to guests "
-     "until the first snow falls. Bicycles may be left in the yard behind the building, where a "
-     "small workshop lends out tools."},
-    {"Lima",
-     "From the upper windows one can see the ocean when the morning fog lifts. The team there "
-     "looks after the older customers and "
-     "answers letters by hand. A library of maps fills the whole corridor. {} Visitors are asked "
-     "to sign a book at the door, and "
-     "coffee is served in the courtyard, where a lemon tree gives more shade than fruit in the "
-     "long summer months."},
-    {"Nairobi",
-     "This branch began in a rented house with a tin roof and moved to the tower only later. It "
-     "trains most of the new engineers, "
-     "who stay for about half a year. The generator is tested on Mondays. {} A football team meets "
-     "after work on the field across "
-     "the road, and it has won the regional cup more often than anyone in the company cares to "
-     "count."},
-    {"Quito",
-     "The building stands so high that new colleagues are told to rest on their first day. Its "
-     "archive holds paper records of every "
-     "delivery, sorted by colour. {} Rain comes in the afternoon with great regularity, so the "
-     "loading ramp has a roof of glass. "
-     "The manager keeps two parrots, and they are said to know the opening hours by heart."},
-    {"Prague",
-     "An old brewery houses the workshop, and its cellar keeps the servers cool without any "
-     "machine. The stairs are steep, so most "
-     "people wait for the slow lift. Lunch is brought from the market. {} In winter the choir "
-     "practises in the hall, and whoever "
-     "works late can hear it through the floor, which is the reason why several people like to "
-     "work late."},
-    {"Hanoi",
-     "The youngest of all branches shares a street with paper makers and tea shops. Its people "
-     "travel a great deal and write long "
-     "reports about bridges. {} The lamps in the front room were a gift from the first customer. "
-     "Twice a year the whole staff "
-     "repaints the gate, always in a slightly different green, and the photographs hang beside the "
-     "reception desk."},
+constexpr Needle kNeedles[] = {
+    {"The office near the harbour opened in spring and was rebuilt twice. On most days about forty "
+     "people work on its two floors, and the meeting rooms are named after birds. {} The canteen "
+     "closes early on Fridays, and bicycles may be left in the yard behind the building.",
+     "The roof garden was laid out with {} stones.",
+     "How many stones was the roof garden laid out with?"},
+    {"From the upper windows one can see the ocean when the morning fog lifts. The team there "
+     "looks after the older customers and answers letters by hand. {} Visitors are asked to sign a "
+     "book at the door, and coffee is served in the courtyard.",
+     "The library in Lima owns {} maps.", "How many maps does the library in Lima own?"},
+    {"This branch began in a rented house with a tin roof and moved to the tower only later. It "
+     "trains most of the new engineers, who stay for about half a year. {} A football team meets "
+     "after work on the field across the road.",
+     "The generator has run for {} hours.", "How many hours has the generator run?"},
+    {"The building stands so high that new colleagues are told to rest on their first day. Records "
+     "of every delivery are kept, sorted by colour. {} Rain comes in the afternoon with great "
+     "regularity, so the loading ramp has a roof of glass.",
+     "The archive in Quito fills {} boxes.", "How many boxes does the archive in Quito fill?"},
+    {"An old cellar keeps the servers cool without any machine. The stairs are steep, so most "
+     "people wait for the slow lift. {} In winter the choir practises in the hall, and whoever "
+     "works late can hear it through the floor.",
+     "The brewery once sold {} barrels a year.",
+     "How many barrels a year did the brewery once sell?"},
+    {"The youngest of all branches shares a street with paper makers and tea shops. Its people "
+     "travel a great deal and write about bridges. {} The lamps in the front room were a gift from "
+     "the first customer.",
+     "The longest report had {} pages.", "How many pages did the longest report have?"},
 };
 
 class NeedleTest : public RealModelTest {
@@ -200,12 +189,12 @@ class NeedleTest : public RealModelTest {
     RealModelTest::SetUp();
     if (IsSkipped()) return;
     std::mt19937 random(20261129);
-    for (const Office& office : kOffices) {
+    for (const Needle& needle : kNeedles) {
       codes_.push_back(std::to_string(1000 + random() % 9000));
-      std::string text = office.prose;
-      text.replace(text.find("{}"), 2,
-                   std::string("The access code of the ") + office.city + " office is " +
-                       codes_.back() + ".");
+      std::string fact = needle.fact;
+      fact.replace(fact.find("{}"), 2, codes_.back());
+      std::string text = needle.prose;
+      text.replace(text.find("{}"), 2, fact);
       texts_.push_back({"", text});
     }
     tokenizer_ = std::make_unique<Tokenizer>(file_);
@@ -225,8 +214,7 @@ class NeedleTest : public RealModelTest {
   bool finds(const char* policy, const std::vector<size_t>& order, size_t asked) {
     Request request;
     for (const size_t i : order) request.passages.push_back(texts_[i]);
-    request.question =
-        std::string("What is the access code of the ") + kOffices[asked].city + " office?";
+    request.question = kNeedles[asked].question;
     request.policy = policy;
     request.max_tokens = 12;
     const Answer answer = engine_->answer(request);
@@ -268,8 +256,10 @@ TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
 
   std::printf("O5 %s: of %d needles full finds %d; of these epic at 0.15 finds %d, reuse %d\n",
               GetParam().c_str(), n_asked, n_full, n_epic, n_reuse);
-  EXPECT_GE(n_full, GetParam() == kSmall ? 6 : 1);
-  EXPECT_GE(n_epic, GetParam() == kSmall ? 0.8 * n_full : 0.0);
+  if (GetParam() != kSmall) return;  // weaker models find too few in full for a claim
+  EXPECT_GE(n_full, 6);
+  EXPECT_GE(n_epic, 0.8 * n_full);
+  EXPECT_GE(n_reuse, 0.8 * n_full);
 }
 
 struct Question {

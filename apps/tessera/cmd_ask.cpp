@@ -156,9 +156,15 @@ void print_comparison(const Session& session, const Comparison& c) {
   session.note(account_line(c.policy));
 }
 
-void run_compare(Session& session, Engine& engine, const Request& request, const Context& context) {
-  Comparison c = compare_with_full(engine, request, {}, session.stop_token());
-  c.full.timings.retrieve_ms = c.policy.timings.retrieve_ms = context.retrieve_ms;
+// Afterwards, when the answer is out: chunks that were missed get their KV for the next time.
+void store_missed(const Session& session, Engine& engine, const Request& request,
+                  const Prefilled& prefilled) {
+  const bool is_stored = engine.commit(request, prefilled, session.stop_token());
+  if (!is_stored)
+    session.note("the KV of new passages was not stored; they are new again next time");
+}
+
+void report(const Session& session, const Comparison& c, const Context& context) {
   if (!session.json()) {
     print_comparison(session, c);
     return print_sources(session, context);
@@ -173,21 +179,35 @@ void run_compare(Session& session, Engine& engine, const Request& request, const
                       {"retrieved", to_json(context)}});
 }
 
-void run_plain(Session& session, Engine& engine, const Request& request, const Context& context,
-               bool stream) {
-  const Engine::TextSink sink = [&](std::string_view text) {
-    if (stream) session.print(text);
-  };
-  Answer answer = engine.answer(request, sink, session.stop_token());
-  answer.timings.retrieve_ms = context.retrieve_ms;
+void run_compare(Session& session, Engine& engine, const Request& request, const Context& context) {
+  Comparison c = compare_with_full(engine, request, {}, session.stop_token());
+  c.full.timings.retrieve_ms = c.policy.timings.retrieve_ms = context.retrieve_ms;
+  report(session, c, context);
+  store_missed(session, engine, request, c.prefilled);
+}
+
+void report(const Session& session, const Answer& answer, const Context& context,
+            bool is_streamed) {
   if (session.json()) {
     json out = to_json(answer);
     out["retrieved"] = to_json(context);
     return session.print_json(out);
   }
-  session.print(stream ? "\n" : answer.text + "\n");
+  session.print(is_streamed ? "\n" : answer.text + "\n");
   session.note(account_line(answer));
   print_sources(session, context);
+}
+
+void run_plain(Session& session, Engine& engine, const Request& request, const Context& context,
+               bool stream) {
+  const Engine::TextSink sink = [&](std::string_view text) {
+    if (stream) session.print(text);
+  };
+  Prefilled prefilled = engine.prefill(request, session.stop_token());
+  prefilled.timings.retrieve_ms = context.retrieve_ms;
+  const Answer answer = engine.generate(request, prefilled, sink, session.stop_token());
+  report(session, answer, context, stream);
+  store_missed(session, engine, request, prefilled);
 }
 
 void ask(Session& session, const AskOptions& o) {
@@ -195,8 +215,9 @@ void ask(Session& session, const AskOptions& o) {
     throw Error(ErrorCode::kInvalidRequest,
                 "ask - needs --store NAME or --passages FILE.json, and only one of them");
   }
-  make_policy(o.policy, {.recompute_ratio = o.ratio,
-                         .head_tokens = o.head_tokens});  // a slip is said before the model loads
+  // A slip is said before the model loads.
+  make_policy(o.policy, {.recompute_ratio = o.ratio, .head_tokens = o.head_tokens});
+  const Sampler checked(o.sampler);
   StoreSettings settings;
   Context context;
   if (o.store.empty()) {

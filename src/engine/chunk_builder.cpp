@@ -3,23 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/error.h"
 
 namespace tessera {
+namespace {
+
+// f16 infinities and NaNs have all exponent bits set: values that overflowed, or a broken model.
+bool is_finite_f16(std::span<const std::byte> payload) {
+  constexpr uint16_t kExponent = 0x7C00;
+  for (size_t i = 0; i + 1 < payload.size(); i += 2) {
+    uint16_t half = 0;
+    std::memcpy(&half, payload.data() + i, sizeof(half));
+    if ((half & kExponent) == kExponent) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 ChunkBuilder::ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store,
                            const KvDomain& domain)
     : decoder_(decoder), kv_(kv), store_(store), domain_(domain) {}
 
 void ChunkBuilder::prepare(std::span<const int32_t> before, const std::stop_token& stop) {
-  const bool same =
-      has_resident_ && std::equal(before.begin(), before.end(), resident_.begin(), resident_.end());
-  if (!same) {
+  const bool is_resident =
+      resident_epoch_ == kv_.epoch() &&
+      std::equal(before.begin(), before.end(), resident_.begin(), resident_.end());
+  if (!is_resident) {
     kv_.clear();
-    has_resident_ = false;
     if (!before.empty()) {
       std::vector<int32_t> positions(before.size());
       std::iota(positions.begin(), positions.end(), 0);
@@ -27,7 +42,7 @@ void ChunkBuilder::prepare(std::span<const int32_t> before, const std::stop_toke
       rows_computed_ += static_cast<int64_t>(before.size());
     }
     resident_.assign(before.begin(), before.end());
-    has_resident_ = true;
+    resident_epoch_ = kv_.epoch();
   }
   kv_.truncate(static_cast<int32_t>(before.size()));
 }
@@ -52,6 +67,7 @@ ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context,
   options.capture_kv = true;
   StepResult result = decoder_.prefill({&kv_, ids, positions}, options, stop);
   rows_computed_ += static_cast<int64_t>(ids.size());
+  if (!is_finite_f16(result.captured)) return Outcome::kNotStored;
   auto chunk = std::make_shared<const KvChunk>(domain_.geometry,
                                                std::vector<int32_t>(ids.begin(), ids.end()),
                                                Lineage{}, std::move(result.captured));

@@ -19,7 +19,11 @@ struct Anchor {
 
 class ChunkBuilder {
  public:
-  enum class Outcome { kPresent, kBuilt, kNotStored };
+  enum class Outcome {
+    kPresent,
+    kBuilt,
+    kNotStored
+  };  // kNotStored: no room, or KV that f16 cannot hold
 
   // All references must outlive the object. `kv` is used as scratch: its content is lost.
   ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store, const KvDomain& domain);
@@ -46,7 +50,7 @@ class ChunkBuilder {
   ChunkStore& store_;
   const KvDomain& domain_;
   std::vector<int32_t> resident_;  // ids whose KV stands in front in kv_
-  bool has_resident_ = false;
+  uint64_t resident_epoch_ = 0;    // of kv_ when they were put there; another one: they are gone
   int64_t rows_computed_ = 0;
 };
 

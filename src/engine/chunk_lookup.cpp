@@ -29,6 +29,7 @@ std::vector<FoundSegment> ChunkLookup::finish() {
   }
   ready_.notify_one();
   worker_.join();
+  if (failure_) std::rethrow_exception(failure_);
   return std::move(found_);
 }
 
@@ -41,7 +42,16 @@ bool ChunkLookup::take(Asked& asked) {
   return true;
 }
 
+// A thread that an exception leaves ends the process, so it is carried over to the one that waits.
 void ChunkLookup::work() {
+  try {
+    work_through_queue();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void ChunkLookup::work_through_queue() {
   for (Asked asked; take(asked);) {
     found_.push_back(look_up(asked));
     chain_is_exact_ = chain_is_exact_ && found_.back().match == Match::kExact;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -48,6 +49,7 @@ class ChunkLookup {
     std::vector<int32_t> ids;
   };
   void work();
+  void work_through_queue();
   bool take(Asked& asked);  // waits; false when all is done
   FoundSegment look_up(const Asked& asked);
   FoundSegment ask(const KeyContext& context, std::span<const int32_t> ids, Match match);
@@ -62,7 +64,8 @@ class ChunkLookup {
   std::vector<int32_t> before_;  // worker only
   bool chain_is_exact_ = true;   // worker only
   std::vector<FoundSegment> found_;
-  std::jthread worker_;  // last: starts when all else is there, joined first
+  std::exception_ptr failure_;  // of the worker, given on by finish()
+  std::jthread worker_;         // last: starts when all else is there, joined first
 };
 
 }  // namespace tessera

@@ -55,9 +55,10 @@ Distance distance_between(std::span<const float> full, std::span<const float> po
 
 Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink,
                              const std::stop_token& stop) {
-  Request reference = request;
+  Request greedy = request;
+  greedy.sampler = SamplerOptions{};
+  Request reference = greedy;
   reference.policy = "full";
-  reference.sampler = SamplerOptions{};  // greedy: the distance is taken along full's own answer
   Comparison out;
   Prefilled full = engine.prefill(reference, stop);
   out.full = engine.generate(reference, full, {}, stop);
@@ -65,12 +66,11 @@ Comparison compare_with_full(Engine& engine, const Request& request, const Engin
                                         std::min<size_t>(out.full.tokens.size(), kCompareTokens));
   const std::vector<float> expected = engine.forced_logits(full, tokens);
 
-  Prefilled ours = engine.prefill(request, stop);
-  out.policy = engine.generate(request, ours, sink, stop);
-  const std::vector<float> got = engine.forced_logits(ours, tokens);
+  out.prefilled = engine.prefill(greedy, stop);
+  out.policy = engine.generate(greedy, out.prefilled, sink, stop);
+  const std::vector<float> got = engine.forced_logits(out.prefilled, tokens);
   out.distance = distance_between(expected, got, engine.decoder().config().n_vocab);
   out.same_answer = out.full.text == out.policy.text;
-  engine.commit(request, ours, stop);
   return out;
 }
 

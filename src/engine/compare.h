@@ -16,10 +16,12 @@ struct Distance {
   int32_t n_positions = 0;
 };
 
+// Both greedy: the distance is taken along full's own answer.
 struct Comparison {
   Answer full;
   Answer policy;
   Distance distance;
+  Prefilled prefilled;       // of the policy's request, for Engine::commit
   bool same_answer = false;  // the two texts are equal
 };
 
@@ -29,7 +31,8 @@ inline constexpr int32_t kCompareTokens = 32;
 Distance distance_between(std::span<const float> full, std::span<const float> policy,
                           int32_t n_vocab);
 
-// `sink` gets the policy's text as it comes.
+// `sink` gets the policy's text as it comes. Nothing is committed: that is the caller's to do, when
+// the result is out.
 Comparison compare_with_full(Engine& engine, const Request& request,
                              const Engine::TextSink& sink = {}, const std::stop_token& stop = {});
 

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <numeric>
@@ -43,6 +44,11 @@ bool is_exact_only(const std::vector<Match>& lookups) {
   return lookups == std::vector<Match>{Match::kExact};
 }
 
+bool is_missed_storable(const Segment& s) {
+  return s.match == Match::kMiss &&
+         (s.kind == SegmentKind::kPreamble || s.kind == SegmentKind::kChunk);
+}
+
 // Rows [begin, end) of a capture over `n_rows` rows.
 std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured,
                                      const KvGeometry& geometry, size_t n_rows, TokenRange rows) {
@@ -79,6 +85,24 @@ void check_texts(const Request& request) {
     }
   }
   require_utf8("the question", request.question);
+}
+
+std::array<Anchor, 3> make_anchors(const PromptBuilder& prompts, const Tokenizer& tokenizer,
+                                   int32_t leadin_tokens) {
+  Anchor preamble = {AnchorKind::kPreamble, prompts.preamble_ids()};
+  Anchor leadin = {AnchorKind::kLeadin, preamble.ids};
+  const std::vector<int32_t> neutral = leadin_ids(tokenizer, leadin_tokens);
+  leadin.ids.insert(leadin.ids.end(), neutral.begin(), neutral.end());
+  return {Anchor{AnchorKind::kBare, {}}, std::move(preamble), std::move(leadin)};
+}
+
+// What can be said to be wrong before any work is done.
+void check_options(const Request& request) {
+  const Sampler sampler(request.sampler);  // refuses values out of range
+  if (request.max_tokens < 0) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("max_tokens is {} - it must not be negative", request.max_tokens));
+  }
 }
 
 bool contains(const std::vector<Match>& list, Match match) {
@@ -121,6 +145,7 @@ Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& token
       store_(store),
       options_(with_defaults(options, model->config())),
       prompts_(tokenizer, options.texts),
+      anchors_(make_anchors(prompts_, tokenizer, options.leadin_tokens)),
       decoder_(model, options.n_threads, options.micro_batch),
       kv_(model->config(), options_.n_ctx),
       domain_(domain_of(*model, tokenizer, options)) {
@@ -129,17 +154,6 @@ Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& token
                 fmt::format("the tokenizer has {} tokens, the model {} - use the model's own file",
                             tokenizer.n_vocab(), model->config().n_vocab));
   }
-}
-
-Anchor Engine::anchor(AnchorKind kind) const {
-  Anchor out;
-  out.kind = kind;
-  if (kind != AnchorKind::kBare) out.ids = prompts_.preamble_ids();
-  if (kind == AnchorKind::kLeadin) {
-    const std::vector<int32_t> leadin = leadin_ids(tokenizer_, options_.leadin_tokens);
-    out.ids.insert(out.ids.end(), leadin.begin(), leadin.end());
-  }
-  return out;
 }
 
 ChunkBuilder Engine::builder() {
@@ -170,11 +184,7 @@ Prompt Engine::assemble(const Request& request, ChunkLookup* lookup) const {
   return assembler.take();
 }
 
-void Engine::check_length(const Prompt& prompt, const Request& request) const {
-  if (request.max_tokens < 0) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("max_tokens is {} - it must not be negative", request.max_tokens));
-  }
+void Engine::check_length(const Prompt& prompt) const {
   if (prompt.ids.size() > static_cast<size_t>(n_ctx())) {
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("the prompt has {} tokens, the context holds {} - ask for fewer "
@@ -200,6 +210,8 @@ std::vector<FoundSegment> Engine::place(Prompt& prompt, std::vector<FoundSegment
 Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
   const std::vector<Match> lookups = policy->lookups();
+  CHECK(policy->evidence() == Evidence::kNone);  // no probe is wired to a policy yet
+  check_options(request);
   Prefilled out;
   Stopwatch watch;
   const auto lap = [&watch](double& ms) {
@@ -214,10 +226,11 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
     lookup.emplace(*store_, domain_, rules);
   }
   out.prompt = assemble(request, lookup ? &*lookup : nullptr);
-  check_length(out.prompt, request);
+  check_length(out.prompt);
   lap(out.timings.tokenize_ms);
 
   kv_.clear();
+  out.kv_epoch = kv_.epoch();
   out.found = place(out.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
   lap(out.timings.load_ms);
 
@@ -230,7 +243,10 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
     tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
   StepOptions options;
   options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
-  options.capture_kv = store_ != nullptr && is_exact_only(lookups);
+  // Only where there is something to publish: copying the rows costs time that is measured.
+  options.capture_kv =
+      is_exact_only(lookups) && lookup &&
+      std::any_of(out.plan.segments.begin(), out.plan.segments.end(), is_missed_storable);
   StepResult result = decoder_.prefill({&kv_, tokens, out.plan.rows}, options, stop);
   out.logits = std::move(result.logits);
   out.captured = std::move(result.captured);
@@ -240,6 +256,7 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
 
 Answer Engine::generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
                         const std::stop_token& stop) {
+  CHECK(prefilled.kv_epoch == kv_.epoch());
   Answer answer;
   answer.policy = request.policy;
   answer.finish_reason = "length";
@@ -261,14 +278,12 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
     if (stop.stop_requested())
       throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} tokens", n));
     const int32_t token = sampler.pick(logits);
+    if (n == 0) prefilled.timings.first_token_ms = watch.ms();
     if (tokenizer_.is_end(token)) answer.finish_reason = "stop";
     if (answer.finish_reason == "stop") break;
     answer.tokens.push_back(token);
     give(filter.push(detokenizer.push(token)));
-    if (n == 0) {
-      prefilled.timings.first_token_ms = watch.ms();
-      watch.restart();
-    }
+    if (n == 0) prefilled.timings.first_token_ms = watch.ms();  // its text is part of it
     if (filter.stopped()) answer.finish_reason = "stop";
     if (filter.stopped() || n + 1 == request.max_tokens || position >= n_ctx()) break;
     StepOptions options;
@@ -282,7 +297,7 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
     give(filter.push(detokenizer.finish()));
     give(filter.finish());
   }
-  prefilled.timings.decode_ms = watch.ms();
+  prefilled.timings.decode_ms = watch.ms() - prefilled.timings.first_token_ms;
 
   answer.account = account_of(prefilled.plan);
   answer.timings = prefilled.timings;
@@ -296,11 +311,11 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
 }
 
 void Engine::publish_exact(const Prefilled& prefilled) {
+  if (prefilled.captured.empty()) return;  // nothing was missed
   const std::vector<int32_t>& ids = prefilled.prompt.ids;
   const std::vector<int32_t>& rows = prefilled.plan.rows;
   for (const Segment& s : prefilled.plan.segments) {
-    const bool is_storable = s.kind == SegmentKind::kPreamble || s.kind == SegmentKind::kChunk;
-    if (!is_storable || s.match != Match::kMiss) continue;
+    if (!is_missed_storable(s)) continue;
     const auto first = static_cast<int32_t>(
         std::lower_bound(rows.begin(), rows.end(), s.range.begin) - rows.begin());
     const std::span<const int32_t> own = std::span(ids).subspan(
@@ -315,21 +330,34 @@ void Engine::publish_exact(const Prefilled& prefilled) {
   }
 }
 
-void Engine::commit(const Request& request, const Prefilled& prefilled,
-                    const std::stop_token& stop) {
-  const std::vector<Match> lookups = make_policy(request.policy, request.policy_options)->lookups();
-  if (store_ == nullptr || lookups.empty()) return;
-  if (is_exact_only(lookups)) return publish_exact(prefilled);
+void Engine::build_missed(const Request& request, const Prefilled& prefilled,
+                          const std::stop_token& stop) {
   ChunkBuilder made = builder();
-  const Anchor behind = anchor(request.anchor);
+  const Anchor& behind = anchor(request.anchor);
   for (const Segment& s : prefilled.plan.segments) {
     if (s.kind != SegmentKind::kChunk || s.match != Match::kMiss) continue;
-    // It did fit behind this prompt; that it does not behind its anchor must not cost the caller
-    // the answer.
+    // It did fit behind this prompt, but may not behind its anchor.
     const size_t n_rows = behind.ids.size() + static_cast<size_t>(s.range.size());
     if (n_rows > static_cast<size_t>(kv_.n_slots())) continue;
     const auto begin = prefilled.prompt.ids.begin() + s.range.begin;
     made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
+  }
+}
+
+bool Engine::commit(const Request& request, const Prefilled& prefilled,
+                    const std::stop_token& stop) {
+  const std::vector<Match> lookups = make_policy(request.policy, request.policy_options)->lookups();
+  if (store_ == nullptr || lookups.empty()) return true;
+  try {
+    if (is_exact_only(lookups)) {
+      publish_exact(prefilled);
+    } else {
+      build_missed(request, prefilled, stop);
+    }
+    return true;
+  } catch (const Error& error) {
+    spdlog::warn("chunks that were missed are not stored: {}", error.what());
+    return false;
   }
 }
 
@@ -344,6 +372,7 @@ std::vector<float> Engine::forced_logits(const Prefilled& prefilled,
                                          std::span<const int32_t> tokens) {
   std::vector<float> out = prefilled.logits;
   const auto n_prompt = static_cast<int32_t>(prefilled.prompt.ids.size());
+  CHECK(prefilled.kv_epoch == kv_.epoch());
   kv_.truncate(n_prompt);
   if (tokens.size() < 2) return out;
   const std::span<const int32_t> fed =

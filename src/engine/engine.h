@@ -3,6 +3,7 @@
 //
 // Not thread-safe: one engine per thread (the model and the store may be shared). A fault of the
 // store is a miss; a bad request is an Error and leaves the engine as it was.
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,8 +73,9 @@ struct SegmentReport {
   int32_t recomputed = 0;
 };
 
-// A prompt whose KV stands in the engine's working KV.
+// A prompt whose KV stands in the engine's working KV, until the engine's next prefill or commit.
 struct Prefilled {
+  uint64_t kv_epoch = 0;
   Prompt prompt;
   ReusePlan plan;
   std::vector<FoundSegment> found;  // pins, one per segment
@@ -103,8 +105,7 @@ class Engine {
   Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer, ChunkStore* store,
          const EngineOptions& options);
 
-  // Whole request: text is given to `sink` as it comes. Chunks that were missed are made and stored
-  // afterwards.
+  // Whole request: text is given to `sink` as it comes, then commit().
   Answer answer(const Request& request, const TextSink& sink = {},
                 const std::stop_token& stop = {});
 
@@ -113,31 +114,36 @@ class Engine {
   Answer generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
                   const std::stop_token& stop = {});
   // Stores what the request missed: under an exact-only policy the exact KV it computed, else
-  // anchored blobs, which are made now. Overwrites the working KV.
-  void commit(const Request& request, const Prefilled& prefilled, const std::stop_token& stop = {});
-  // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], the
-  // prompt's own last ones first, so that row i predicts tokens[i]. The working KV must still hold
-  // the prompt; it is cut back to it.
+  // anchored blobs, which are made now and cost about a prefill of those chunks. Overwrites the
+  // working KV. The answer is out by then, so a failure (a stop, a full disk) is only logged:
+  // false.
+  bool commit(const Request& request, const Prefilled& prefilled, const std::stop_token& stop = {});
+  // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], at least
+  // one row; the prompt's own last ones first, so that row i predicts tokens[i]. The working KV
+  // must still hold the prompt; it is cut back to it.
   std::vector<float> forced_logits(const Prefilled& prefilled, std::span<const int32_t> tokens);
 
-  Anchor anchor(AnchorKind kind) const;
+  const Anchor& anchor(AnchorKind kind) const { return anchors_[static_cast<size_t>(kind)]; }
   ChunkBuilder builder();
   const PromptBuilder& prompts() const { return prompts_; }
   const KvDomain& domain() const { return domain_; }
   Decoder& decoder() { return decoder_; }
   WorkingKv& kv() { return kv_; }
-  int32_t n_ctx() const { return kv_.n_slots() < options_.n_ctx ? kv_.n_slots() : options_.n_ctx; }
+  int32_t n_ctx() const { return options_.n_ctx; }
 
  private:
   Prompt assemble(const Request& request, ChunkLookup* lookup) const;
-  void check_length(const Prompt& prompt, const Request& request) const;
+  void check_length(const Prompt& prompt) const;
   std::vector<FoundSegment> place(Prompt& prompt, std::vector<FoundSegment> found);
   void publish_exact(const Prefilled& prefilled);
+  void build_missed(const Request& request, const Prefilled& prefilled,
+                    const std::stop_token& stop);
 
   const Tokenizer& tokenizer_;
   ChunkStore* store_;
   EngineOptions options_;
   PromptBuilder prompts_;
+  std::array<Anchor, 3> anchors_;  // by AnchorKind
   Decoder decoder_;
   WorkingKv kv_;
   KvDomain domain_;

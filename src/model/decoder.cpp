@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -39,6 +40,15 @@ uint64_t Decoder::compute_bytes() const {
 
 namespace {
 
+Error out_of_memory() {
+  return {ErrorCode::kIo,
+          "not enough memory to compute - it is used up - use a smaller model or context"};
+}
+
+void compute(ggml_backend_t backend, ggml_cgraph* graph) {
+  if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) throw out_of_memory();
+}
+
 // Every claim that a step rests on. All of them are the engine's own doing, so they are checks, not
 // errors.
 void check_rows(const ModelConfig& c, const SequenceRows& s, bool reads_tokens) {
@@ -55,6 +65,15 @@ void check_rows(const ModelConfig& c, const SequenceRows& s, bool reads_tokens) 
   }
 }
 
+bool is_ascending_below(const std::vector<int32_t>& values, int32_t limit) {
+  return (values.empty() || (values.front() >= 0 && values.back() < limit)) &&
+         std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
+}
+
+bool is_within(const LayerRange& part, const LayerRange& whole) {
+  return part.empty() || (part.begin >= whole.begin && part.end <= whole.end);
+}
+
 void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
                 const StepOptions& options) {
   CHECK(!sequences.empty());
@@ -63,14 +82,21 @@ void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
     check_rows(c, s, options.layers.begin == 0);
     n_rows += s.positions.size();
   }
-  for (const int32_t row : options.logit_rows) CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
-  for (const int32_t row : options.attention_rows)
-    CHECK(row >= 0 && static_cast<size_t>(row) < n_rows);
+  const LayerRange run = {options.layers.begin,
+                          options.layers.end == 0 ? c.n_layers : options.layers.end};
+  CHECK(run.begin >= 0 && run.begin < run.end && run.end <= c.n_layers);
+  CHECK(run.begin == 0 || options.hidden.size() == n_rows * static_cast<size_t>(c.embed_dim));
+  CHECK(is_within(options.norm_layers, run) && is_within(options.attention_layers, run));
+  CHECK(options.kv_layer == -1 || (options.kv_layer >= run.begin && options.kv_layer <= run.end &&
+                                   options.kv_layer < c.n_layers));
+  CHECK(!options.capture_kv || (run.begin == 0 && run.end == c.n_layers));
+  for (const int32_t layer : options.logit_layers) CHECK(run.holds(layer));
+  CHECK(options.logit_rows.empty() || !options.logit_layers.empty() || run.end == c.n_layers);
+  CHECK(is_ascending_below(options.logit_layers, c.n_layers));
+  CHECK(is_ascending_below(options.logit_rows, static_cast<int32_t>(n_rows)));
+  CHECK(is_ascending_below(options.attention_rows, static_cast<int32_t>(n_rows)));
   CHECK(options.attention_rows.empty() ||
         (sequences.size() == 1 && !options.attention_layers.empty()));
-  CHECK(options.layers.begin == 0 ||
-        options.hidden.size() == n_rows * static_cast<size_t>(c.embed_dim));
-  CHECK(options.layers.end <= c.n_layers && options.kv_layer < c.n_layers);
 }
 
 }  // namespace
@@ -84,15 +110,12 @@ StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOpti
     runtime_->last = std::make_unique<StepGraph>(state, std::move(shape));
     if (!ggml_gallocr_alloc_graph(runtime_->allocator.get(), runtime_->last->graph())) {
       runtime_->last.reset();
-      throw Error(ErrorCode::kIo,
-                  "not enough memory for a step - use a smaller micro-batch or context");
+      throw out_of_memory();
     }
   }
   StepGraph& graph = *runtime_->last;
   graph.set_inputs(sequences, options);
-  if (ggml_backend_graph_compute(runtime_->backend.get(), graph.graph()) != GGML_STATUS_SUCCESS) {
-    throw Error(ErrorCode::kInternal, "the compute graph failed");
-  }
+  compute(runtime_->backend.get(), graph.graph());
   StepResult result;
   for (const SequenceRows& s : sequences) {
     result.n_keys = std::max(result.n_keys, s.positions.back() + 1);
@@ -256,19 +279,18 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
       ggml_tensor* rows = ggml_view_3d(context.get(), k, c.head_dim, c.n_kv_heads, run.size(),
                                        static_cast<size_t>(c.head_dim) * k->nb[0], k->nb[1],
                                        static_cast<size_t>(run.begin) * k->nb[1]);
-      ggml_build_forward_expand(
-          graph, rope_inplace(context.get(), rows, positions.back(), model_->state().rope_factors,
-                              c.layers[l].rope));
+      ggml_build_forward_expand(graph, rope(context.get(), rows, positions.back(),
+                                            model_->state().rope_factors, c.layers[l].rope, true));
     }
   }
-  runtime_->last
-      .reset();  // its tensors lie in the buffer that is about to be used for another graph
-  CHECK(ggml_gallocr_alloc_graph(runtime_->allocator.get(), graph));
+  // Its tensors lie in the buffer that is about to be used for another graph.
+  runtime_->last.reset();
+  if (!ggml_gallocr_alloc_graph(runtime_->allocator.get(), graph)) throw out_of_memory();
   for (size_t i = 0; i < runs.size(); ++i) {
     auto* at = static_cast<int32_t*>(positions[i]->data);
     for (int32_t n = 0; n < runs[i].size(); ++n) at[n] = runs[i].begin + n;
   }
-  CHECK(ggml_backend_graph_compute(runtime_->backend.get(), graph) == GGML_STATUS_SUCCESS);
+  compute(runtime_->backend.get(), graph);
   for (const TokenRange& run : runs) kv.mark(run);
 }
 
@@ -300,9 +322,11 @@ double Decoder::share_outside_kernels(const SequenceRows& rows) {
     const ggml_backend_sched_ptr sched(
         ggml_backend_sched_new(&backend, nullptr, 1, 16384, false, false));
     ggml_backend_sched_set_eval_callback(sched.get(), before_or_after, &clocked);
-    CHECK(ggml_backend_sched_alloc_graph(sched.get(), graph.graph()));
+    if (!ggml_backend_sched_alloc_graph(sched.get(), graph.graph())) throw out_of_memory();
     graph.set_inputs({&part, 1}, options);
-    CHECK(ggml_backend_sched_graph_compute(sched.get(), graph.graph()) == GGML_STATUS_SUCCESS);
+    if (ggml_backend_sched_graph_compute(sched.get(), graph.graph()) != GGML_STATUS_SUCCESS) {
+      throw out_of_memory();
+    }
   }
   return clocked.all_ms > 0 ? 1.0 - clocked.kernels_ms / clocked.all_ms : 0.0;
 }

@@ -4,8 +4,9 @@
 //
 // Each row writes its K and V into its slot before attention reads them; attention sees key_pos <=
 // query_pos, inside the window where a layer has one. Not thread-safe: one decoder per thread.
-// Results are deterministic for equal input, weight layout and thread count; rows computed together
-// or apart agree exactly as long as steps keep one kernel class.
+// Results are deterministic for equal input, weight layout and thread count. Rows of one sequence
+// computed together or apart agree exactly as long as steps keep one kernel class; between classes,
+// and between steps of one and of several sequences, they agree within rounding.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,8 +43,10 @@ enum class KernelClass { kPrefill, kDecode };
 // What a step returns besides writing KV. Row numbers count over all sequences in the order given.
 struct StepOptions {
   KernelClass kernels = KernelClass::kPrefill;
-  LayerRange
-      layers;  // empty: all. `begin` > 0 resumes from `hidden`; `end` stops before that layer
+  // End 0: to the last. A begin above 0 resumes from `hidden`, for rows whose lower layers an
+  // earlier step ran; an end stops before that layer. A partial pass changes KV only in the layers
+  // it runs and claims none for its rows.
+  LayerRange layers;
   std::span<const float> hidden;  // [n_rows, embed_dim], the residual that enters layers.begin
   std::vector<int32_t> logit_rows;
   std::vector<int32_t>
@@ -88,7 +91,7 @@ class Decoder {
   StepResult step(std::span<const SequenceRows> sequences, const StepOptions& options);
 
   // Any number of rows of one sequence in micro-batches, results joined. Between two micro-batches
-  // `stop` is looked at: Error(kCancelled), and rows not computed have no KV.
+  // `stop` is looked at: Error(kCancelled), and rows not computed keep the KV they had, if any.
   StepResult prefill(const SequenceRows& rows, const StepOptions& options,
                      const std::stop_token& stop = {});
 

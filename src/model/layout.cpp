@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 
@@ -43,13 +44,19 @@ std::string name_of(const MatrixShape& s, int32_t n_threads) {
 // One matrix in one layout, multiplied by a number of rows.
 class MatrixTimer {
  public:
-  MatrixTimer(const MatrixShape& shape, bool repacked, int32_t n_threads) : shape_(shape) {
+  // Of a large matrix (an output head) the first rows stand for all.
+  MatrixTimer(const MatrixShape& shape, bool repacked, int32_t n_threads)
+      : shape_{shape.type, shape.n_in, std::min(shape.n_out, kMaxRows)} {
     weights_.reset(ggml_init(
         {.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    matrix_ = ggml_new_tensor_2d(weights_.get(), shape.type, shape.n_in, shape.n_out);
+    matrix_ = ggml_new_tensor_2d(weights_.get(), shape_.type, shape_.n_in, shape_.n_out);
     buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(
         weights_.get(), repacked ? repack_buffer_type() : ggml_backend_cpu_buffer_type()));
-    CHECK(buffer_ != nullptr);
+    if (buffer_ == nullptr) {
+      throw Error(
+          ErrorCode::kIo,
+          "not enough memory to measure weight layouts - it is used up - choose one with --layout");
+    }
     fill();
     backend_.reset(ggml_backend_cpu_init());
     ggml_backend_cpu_set_n_threads(backend_.get(), n_threads);
@@ -79,13 +86,20 @@ class MatrixTimer {
   }
 
  private:
+  static constexpr int64_t kMaxRows = 8192;  // a multiple of every repacking group
+
   void fill() {
-    std::vector<float> row(static_cast<size_t>(shape_.n_in * shape_.n_out));
-    for (size_t i = 0; i < row.size(); ++i)
-      row[i] = static_cast<float>((i * 2654435761U) % 1009) / 1009.0F - 0.5F;
+    std::vector<float> row(static_cast<size_t>(shape_.n_in));
     std::vector<std::byte> packed(ggml_nbytes(matrix_));
-    ggml_quantize_chunk(shape_.type, row.data(), packed.data(), 0, shape_.n_out, shape_.n_in,
-                        nullptr);
+    uint32_t noise = 1;
+    for (size_t r = 0; r < static_cast<size_t>(shape_.n_out); ++r) {
+      for (float& value : row)
+        value =
+            static_cast<float>((noise = noise * 1664525U + 1013904223U) >> 8) / 16777216.0F - 0.5F;
+      ggml_quantize_chunk(shape_.type, row.data(),
+                          packed.data() + r * ggml_row_size(shape_.type, shape_.n_in), 0, 1,
+                          shape_.n_in, nullptr);
+    }
     ggml_backend_tensor_set(matrix_, packed.data(), 0, packed.size());
   }
 

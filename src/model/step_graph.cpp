@@ -40,19 +40,15 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
     const int32_t n_keys = round_up(s.positions.back() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
     const auto n_rows = static_cast<int32_t>(s.positions.size());
     shape.sequences.push_back(
-        {s.kv, shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_slots())});
+        {s.kv, s.kv->id(), shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_slots())});
     shape.n_rows += n_rows;
   }
   shape.n_padded = prefill ? std::max(kMinRows, round_up(shape.n_rows, kRowGroup)) : shape.n_rows;
   shape.sequences.back().n_rows += shape.n_padded - shape.n_rows;
   for (StepShape::Sequence& s : shape.sequences)
     s.n_query_rows = prefill ? std::max(s.n_rows, kFlashQueryRows) : s.n_rows;
-  const LayerRange layers =
-      options.layers.empty() && options.layers.begin == 0 && options.layers.end == 0
-          ? LayerRange{0, config.n_layers}
-          : options.layers;
-  shape.layer_begin = layers.begin;
-  shape.layer_end = layers.end;
+  shape.layer_begin = options.layers.begin;
+  shape.layer_end = options.layers.end == 0 ? config.n_layers : options.layers.end;
   shape.n_logit_rows = static_cast<int32_t>(options.logit_rows.size());
   shape.logit_layers = options.logit_layers;
   if (shape.logit_layers.empty() && shape.n_logit_rows > 0)

@@ -17,6 +17,7 @@ namespace tessera {
 struct StepShape {
   struct Sequence {
     const WorkingKv* kv = nullptr;
+    uint64_t kv_id = 0;  // an address alone may be that of an earlier KV
     int32_t first_row = 0;
     int32_t n_rows = 0;  // the last sequence's include the rows that only pad the step
     int32_t n_query_rows =

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -15,6 +16,11 @@ namespace {
 // Attention reads whole groups of keys, the masked ones behind the last position too (decoder.cpp).
 constexpr int32_t kSlotGroup = 256;
 
+uint64_t next_id() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
 }  // namespace
 
 WorkingKv::Buffers::~Buffers() {
@@ -22,7 +28,7 @@ WorkingKv::Buffers::~Buffers() {
 }
 
 WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
-    : buffers_(std::make_unique<Buffers>()) {
+    : buffers_(std::make_unique<Buffers>()), id_(next_id()) {
   CHECK(n_slots > 0);
   n_slots_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
   valid_.assign(static_cast<size_t>(n_slots_), false);
@@ -59,6 +65,11 @@ WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
 }
 
 WorkingKv::~WorkingKv() = default;
+
+void WorkingKv::clear() {
+  ++epoch_;
+  truncate(0);
+}
 
 uint64_t WorkingKv::bytes() const { return buffers_->bytes; }
 

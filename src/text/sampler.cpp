@@ -4,6 +4,7 @@
 #include <llama.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -48,8 +49,14 @@ Sampler::Sampler(const SamplerOptions& o) : state_(std::make_unique<State>()) {
 Sampler::~Sampler() = default;
 
 int32_t Sampler::pick(std::span<const float> logits) {
-  if (state_->chain == nullptr)
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  const auto top = std::max_element(logits.begin(), logits.end());
+  // NaN compares false with everything, so a row of them passes for any maximum.
+  if (top == logits.end() || !std::isfinite(*top) || std::isnan(logits.front())) {
+    throw Error(ErrorCode::kModel,
+                "the model gave no finite logits - its file is damaged or its type unsound - fetch "
+                "it again");
+  }
+  if (state_->chain == nullptr) return static_cast<int32_t>(top - logits.begin());
   std::vector<llama_token_data>& c = state_->candidates;
   c.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) c[i] = {static_cast<llama_token>(i), logits[i], 0.0F};

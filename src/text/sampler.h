@@ -20,6 +20,7 @@ class Sampler {
   explicit Sampler(const SamplerOptions& options);
   ~Sampler();
 
+  // Throws Error(kModel) when the logits are not finite.
   int32_t pick(std::span<const float> logits);
 
  private:

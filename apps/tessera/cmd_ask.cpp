@@ -224,7 +224,7 @@ void ask(Session& session, const AskOptions& o) {
     context = read_passages(o.passages_file);
   } else {
     const std::unique_ptr<DocumentStore> documents = open_documents(o.store);
-    settings = StoreSettings::read(*documents).value_or(settings);
+    settings = settings_of(*documents, o.store);
     context = retrieve(*documents, o);
   }
   const AnchorKind anchor = anchor_from_name(o.anchor).value_or(settings.anchor);

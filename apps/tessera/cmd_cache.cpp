@@ -13,6 +13,7 @@
 #include "store/tier.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
+#include "tessera/workspace.h"
 
 namespace tessera {
 namespace {
@@ -32,7 +33,7 @@ struct Entry {
 // the files themselves are listed.
 class DiskCache {
  public:
-  DiskCache() : dir_(cache_dir() / "kv"), tier_(make_tier("disk", {.dir = dir_})) {}
+  DiskCache() : dir_(kv_dir()), tier_(make_tier("disk", {.dir = dir_})) {}
 
   const fs::path& dir() const { return dir_; }
   Tier& tier() { return *tier_; }

@@ -168,10 +168,10 @@ json to_json(const Asked& a) {
           {"top1", a.result.distance.top1}, {"same_answer", a.result.same_answer}};
 }
 
-// A text that no store has seen: its KV is a miss, so everything is computed and nothing is gained.
-Asked ask_about_unseen(const Session& session, Workspace& workspace, const DemoOptions& o,
+// A text that no store has seen, and that is not stored afterwards either: its KV is a miss, so
+// everything is computed and nothing is gained.
+Asked ask_about_unseen(const Session& session, Engine& engine, const DemoOptions& o,
                        const fs::path& data) {
-  Engine& engine = workspace.engine();
   const std::optional<std::vector<std::byte>> bytes = read_file(data / "unseen.md");
   if (!bytes)
     throw Error(ErrorCode::kNotFound, fmt::format("no file {} - the source tree is not complete",
@@ -181,22 +181,12 @@ Asked ask_about_unseen(const Session& session, Workspace& workspace, const DemoO
   const Request request = request_for(
       o, question,
       {{"Port Averill", std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())}});
-  const std::vector<int32_t> ids =
-      engine.prompts().chunk_ids(request.passages[0].title, request.passages[0].text);
-  const Anchor anchor = engine.anchor(request.anchor);
-  // An earlier demo stored it after answering.
-  workspace.store().erase(
-      key_of(engine.domain(), {Match::kIndependent, anchor.kind, anchor.ids}, ids));
   return ask_both_ways(session, engine, request, question);
 }
 
 void index_demo(const Session& session, DocumentStore& documents, Workspace& workspace) {
   const StoreSettings settings;
-  const PromptBuilder& prompts = workspace.engine().prompts();
-  const SplitOptions split = {settings.chunk_tokens,
-                              [&](std::string_view title, std::string_view text) {
-                                return static_cast<int32_t>(prompts.chunk_ids(title, text).size());
-                              }};
+  const SplitOptions split = split_options(workspace.engine().prompts(), settings.chunk_tokens);
   const DocumentReport d = index_documents(session, documents, demo_documents(), split);
   const KvReport k = build_kv(session, documents, workspace, settings.anchor);
   if (session.json()) return;
@@ -242,17 +232,21 @@ void demo(Session& session, DemoOptions o) {
   }
   StoreSettings settings;
   settings.name_space = kDemoStore;
+  settings.model =
+      o.model.model.ends_with(".gguf") ? fs::absolute(o.model.model).string() : o.model.model;
+  settings.keep_file_types = o.model.keep_file_types;
   Workspace workspace(o.model, settings);
   const fs::path file = store_file(kDemoStore);
   make_private_dir(file.parent_path());
   DocumentStore documents(file);
+  settings.write(documents);
   index_demo(session, documents, workspace);
   std::vector<Asked> asked;
   for (Question& q : demo_questions(data / "demo" / "questions.jsonl", o.n_questions)) {
     const Request request = request_for(o, q, passages_for(documents, q.text));
     asked.push_back(ask_both_ways(session, workspace.engine(), request, std::move(q)));
   }
-  print_result(session, o, asked, ask_about_unseen(session, workspace, o, data));
+  print_result(session, o, asked, ask_about_unseen(session, workspace.engine(), o, data));
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ struct IndexOptions {
 
 // The store's own settings, or for a new one what was asked for. A store keeps its settings: chunks
 // of two kinds would never be found together.
-StoreSettings settle(DocumentStore& documents, const IndexOptions& o) {
-  const std::optional<StoreSettings> kept = StoreSettings::read(documents);
+StoreSettings settle(const std::optional<StoreSettings>& kept, const IndexOptions& o) {
   StoreSettings wanted = kept.value_or(StoreSettings{});
   if (!o.model.model.empty()) {
     const bool is_name =
@@ -64,10 +63,15 @@ StoreSettings settle(DocumentStore& documents, const IndexOptions& o) {
   return wanted;
 }
 
-SplitOptions split_options(const PromptBuilder& prompts, int32_t max_tokens) {
-  return {max_tokens, [&prompts](std::string_view title, std::string_view text) {
-            return static_cast<int32_t>(prompts.chunk_ids(title, text).size());
-          }};
+// Before anything is kept: a store whose chunks can never be built would be of no use.
+void check_fits(const Engine& engine, const StoreSettings& settings) {
+  const auto n_anchor = static_cast<int32_t>(engine.anchor(settings.anchor).ids.size());
+  if (n_anchor + settings.chunk_tokens <= engine.n_ctx()) return;
+  throw Error(
+      ErrorCode::kInvalidRequest,
+      fmt::format("chunks of {} tokens behind an anchor of {} - do not fit into the context "
+                  "of {} - use a smaller --chunk-tokens or a larger --ctx",
+                  settings.chunk_tokens, n_anchor, engine.n_ctx()));
 }
 
 // Seconds of one row of a prefill, measured once on this machine.
@@ -83,6 +87,18 @@ double seconds_per_row(Engine& engine) {
   return watch.ms() / 1000.0 / kRows;
 }
 
+json to_json(const std::vector<FailedFile>& failed) {
+  json out = json::array();
+  for (const FailedFile& f : failed) out.push_back({{"path", f.path}, {"why", f.why}});
+  return out;
+}
+
+void note_failures(Session& session, const DocumentReport& report) {
+  for (const FailedFile& f : report.failed)
+    session.note(fmt::format("failed: {}: {}", f.path, f.why));
+  if (!report.failed.empty()) session.set_exit_status(kExitFailed);
+}
+
 // Splits in memory only and says what indexing would cost. The store itself is not touched.
 void dry_run(Session& session, const IndexOptions& o, Workspace& workspace,
              const StoreSettings& settings) {
@@ -93,22 +109,28 @@ void dry_run(Session& session, const IndexOptions& o, Workspace& workspace,
   int64_t n_tokens = 0;
   for (const std::filesystem::path& path : find_documents(o.paths, report.failed)) {
     session.throw_if_stopped();
-    const std::optional<std::vector<std::byte>> bytes = read_file(path);
-    if (!bytes) continue;
-    const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-    const DocumentFormat format =
-        path.extension() == ".txt" ? DocumentFormat::kPlainText : DocumentFormat::kMarkdown;
-    for (const Passage& p : split_document(text, format, path.stem().string(), split)) {
-      ++n_chunks;
-      n_tokens += split.count_tokens(p.title, p.text);
-    }
     ++report.n_files;
+    try {
+      const std::optional<std::vector<std::byte>> bytes = read_file(path);
+      if (!bytes) throw Error(ErrorCode::kIo, "cannot be read");
+      const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+      for (const Passage& p : split_document(text, format_of(path), path.stem().string(), split)) {
+        ++n_chunks;
+        n_tokens += split.count_tokens(p.title, p.text);
+      }
+    } catch (const Error& error) {  // as when indexing: one bad file does not hide the others
+      if (error.code() != ErrorCode::kInvalidRequest && error.code() != ErrorCode::kIo) throw;
+      report.failed.push_back({path.string(), error.what()});
+    }
   }
   const uint64_t each = kv_bytes_per_token(workspace.model().config());
-  const double seconds = static_cast<double>(n_tokens) * seconds_per_row(engine);
+  const auto n_anchor = static_cast<int64_t>(engine.anchor(settings.anchor).ids.size());
+  const double seconds = static_cast<double>(n_tokens + n_anchor) * seconds_per_row(engine);
   const uint64_t bytes = each * static_cast<uint64_t>(n_tokens);
+  note_failures(session, report);
   if (session.json()) {
     return session.print_json({{"files", report.n_files},
+                               {"failed", to_json(report.failed)},
                                {"chunks", n_chunks},
                                {"tokens", n_tokens},
                                {"kv_bytes", bytes},
@@ -125,13 +147,11 @@ void print_report(Session& session, const IndexOptions& o, const DocumentReport&
                   const KvReport& k, uint64_t bytes_per_token) {
   const uint64_t bytes = bytes_per_token * static_cast<uint64_t>(k.n_tokens);
   if (session.json()) {
-    json failed = json::array();
-    for (const FailedFile& f : d.failed) failed.push_back({{"path", f.path}, {"why", f.why}});
     return session.print_json({{"store", o.store},
                                {"files", d.n_files},
                                {"unchanged", d.n_unchanged},
                                {"removed", d.n_removed},
-                               {"failed", failed},
+                               {"failed", to_json(d.failed)},
                                {"chunks", k.n_chunks},
                                {"chunks_built", k.n_built},
                                {"chunks_not_stored", k.n_not_stored},
@@ -155,34 +175,39 @@ void index(Session& session, const IndexOptions& o) {
   const std::filesystem::path file = store_file(o.store);
   const bool is_new = !std::filesystem::exists(file);
   if (is_new) resolve_model(o.model.model.empty() ? kDefaultModel : o.model.model);
-  const std::filesystem::path home = o.dry_run && is_new ? std::filesystem::path(":memory:") : file;
-  if (home == file) make_private_dir(file.parent_path());
-  DocumentStore documents(home);
-  const StoreSettings settings = settle(documents, o);
+  std::optional<DocumentStore> documents;  // none for a dry run of a new store: it leaves no file
+  if (!o.dry_run) make_private_dir(file.parent_path());
+  if (!o.dry_run || !is_new) documents.emplace(file);
+  const StoreSettings settings =
+      settle(documents ? StoreSettings::read(*documents) : std::nullopt, o);
   ModelOptions model = o.model;
   model.model = settings.model;
   Workspace workspace(model, settings);
+  check_fits(workspace.engine(), settings);
   if (o.dry_run) return dry_run(session, o, workspace, settings);
-  settings.write(documents);
+  settings.write(*documents);
   const DocumentReport d =
-      index_documents(session, documents, o.paths,
+      index_documents(session, *documents, o.paths,
                       split_options(workspace.engine().prompts(), settings.chunk_tokens));
-  for (const FailedFile& f : d.failed) session.note(fmt::format("failed: {}: {}", f.path, f.why));
-  const KvReport k = build_kv(session, documents, workspace, settings.anchor);
+  note_failures(session, d);
+  if (d.n_removed > 0) {
+    session.note("the KV of removed documents stays on disk until 'tessera cache clear'");
+  }
+  const KvReport k = build_kv(session, *documents, workspace, settings.anchor);
   if (k.n_not_stored > 0)
     session.note(fmt::format(
         "{} chunks could not be stored (disk full?): their KV is computed again when it is needed",
         k.n_not_stored));
   print_report(session, o, d, k, kv_bytes_per_token(workspace.model().config()));
-  if (!d.failed.empty()) session.set_exit_status(kExitFailed);
 }
 
 }  // namespace
 
 void add_index(CLI::App& app, Session& session) {
   auto options = std::make_shared<IndexOptions>();
-  CLI::App* sub =
-      app.add_subcommand("index", "Split documents into chunks and compute their KV once");
+  CLI::App* sub = app.add_subcommand("index",
+                                     "Split documents into chunks and compute their KV once. The "
+                                     "KV of removed documents stays until 'tessera cache clear'");
   sub->add_option("paths", options->paths, "Files (.txt, .md) or folders of them")->required();
   sub->add_option("--store", options->store, "Store to add them to; made when it is new")
       ->required();

@@ -34,9 +34,8 @@ Change index_file(DocumentStore& documents, const fs::path& path, const SplitOpt
   const std::optional<StoredDocument> old = documents.document(name);
   if (old && old->digest == digest) return Change::kUnchanged;
   const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  const DocumentFormat format =
-      is_markdown(path) ? DocumentFormat::kMarkdown : DocumentFormat::kPlainText;
-  const std::vector<Passage> passages = split_document(text, format, path.stem().string(), split);
+  const std::vector<Passage> passages =
+      split_document(text, format_of(path), path.stem().string(), split);
   if (passages.empty()) throw Error(ErrorCode::kInvalidRequest, "has no text");
   documents.add_document({name, digest, 0}, passages);
   return Change::kStored;
@@ -82,6 +81,16 @@ std::vector<fs::path> find_documents(const std::vector<std::string>& paths,
     }
   }
   return {found.begin(), found.end()};
+}
+
+DocumentFormat format_of(const fs::path& path) {
+  return is_markdown(path) ? DocumentFormat::kMarkdown : DocumentFormat::kPlainText;
+}
+
+SplitOptions split_options(const PromptBuilder& prompts, int32_t max_tokens) {
+  return {max_tokens, [&prompts](std::string_view title, std::string_view text) {
+            return static_cast<int32_t>(prompts.chunk_ids(title, text).size());
+          }};
 }
 
 DocumentReport index_documents(const Session& session, DocumentStore& documents,

@@ -41,6 +41,11 @@ struct KvReport {
 std::vector<std::filesystem::path> find_documents(const std::vector<std::string>& paths,
                                                   std::vector<FailedFile>& failed);
 
+// Markdown by its file name, else plain text.
+DocumentFormat format_of(const std::filesystem::path& path);
+// Counts tokens with `prompts`, which must outlive the result.
+SplitOptions split_options(const PromptBuilder& prompts, int32_t max_tokens);
+
 // Reads, splits and stores what is new or changed. `count_tokens` counts a chunk's target tokens.
 DocumentReport index_documents(const Session& session, DocumentStore& documents,
                                const std::vector<std::string>& paths, const SplitOptions& split);

@@ -35,10 +35,10 @@ int32_t integer_setting(const DocumentStore& documents, std::string_view name, i
   return value;
 }
 
-std::unique_ptr<ChunkStore> open_store(uint64_t ram_bytes) {
+std::unique_ptr<ChunkStore> open_store(const ModelOptions& options) {
   std::vector<std::unique_ptr<Tier>> tiers;
-  tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = ram_bytes}));
-  tiers.push_back(make_tier("disk", {.dir = kv_dir(), .limit_bytes = 0}));
+  tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = options.ram_tier_bytes}));
+  tiers.push_back(make_tier("disk", {.dir = kv_dir(), .limit_bytes = options.disk_limit_bytes}));
   return std::make_unique<ChunkStore>(std::move(tiers));
 }
 
@@ -55,6 +55,12 @@ void ModelOptions::add_to(CLI::App& app) {
                "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
   app.add_option("--layout", layout, "Weight layout: measured, plain or repacked")
       ->check(CLI::IsMember({"measured", "plain", "repacked"}));
+  app.add_option("--ram-tier", ram_tier_bytes, "Bytes of KV kept in memory, as in 512MB")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--disk-limit", disk_limit_bytes, "Bytes of KV kept on disk; 0: no limit")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
 }
 
 LoadOptions ModelOptions::load_options() const {
@@ -121,6 +127,15 @@ std::unique_ptr<DocumentStore> open_documents(const std::string& name) {
   return std::make_unique<DocumentStore>(file);
 }
 
+StoreSettings settings_of(const DocumentStore& documents, const std::string& name) {
+  const std::optional<StoreSettings> settings = StoreSettings::read(documents);
+  if (settings) return *settings;
+  throw Error(ErrorCode::kNotFound,
+              fmt::format("store {} has no settings - it was never indexed - run 'tessera index "
+                          "PATH --store {}'",
+                          quote(name), name));
+}
+
 Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings) {
   const Stopwatch watch;
   model_path_ = resolve_model(options.model.empty() ? settings.model : options.model);
@@ -128,7 +143,7 @@ Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings)
   load.keep_file_types = load.keep_file_types || settings.keep_file_types;
   model_ = Model::load(model_path_, load);
   tokenizer_ = std::make_unique<Tokenizer>(model_path_);
-  store_ = open_store(options.ram_tier_bytes);
+  store_ = open_store(options);
   EngineOptions engine;
   engine.n_ctx = options.n_ctx;
   engine.n_threads = options.n_threads;

@@ -20,6 +20,7 @@ struct ModelOptions {
   bool keep_file_types = false;
   std::string layout = "measured";
   uint64_t ram_tier_bytes = uint64_t{512} << 20;
+  uint64_t disk_limit_bytes = 0;  // 0: none
 
   void add_to(CLI::App& app);
   LoadOptions load_options() const;
@@ -47,6 +48,8 @@ std::filesystem::path kv_dir();
 
 // An open store of documents that must exist. Throws Error(kNotFound) naming the stores there are.
 std::unique_ptr<DocumentStore> open_documents(const std::string& name);
+// Throws Error(kNotFound) for a store that was never indexed: its model would be a guess.
+StoreSettings settings_of(const DocumentStore& documents, const std::string& name);
 
 // A loaded model over the KV store of this user.
 class Workspace {

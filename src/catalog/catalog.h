@@ -71,10 +71,9 @@ std::filesystem::path pull_model(std::string_view name,
 bool remove_model(std::string_view name);
 
 // SHA-256 of a model file, remembered beside the cache by path, size, mtime and inode, so that it
-// is computed once.
-std::string model_digest(const std::filesystem::path& gguf);
-
-// Makes model_digest know the digest of a file that was hashed elsewhere, as after a pull.
-void remember_digest(const std::filesystem::path& gguf, const std::string& sha256);
+// is computed once. `progress` gets bytes hashed so far, may be empty; it starts anew when the file
+// was replaced meanwhile. Throws Error(kIo) when the file cannot be read.
+std::string model_digest(const std::filesystem::path& gguf,
+                         const std::function<void(uint64_t)>& progress = {});
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "../../tests/support/pull_fixture.h"
 #include "base/file.h"
+#include "catalog/file_digest.h"
 #include "catalog/file_lock.h"
 
 namespace tessera {
@@ -229,6 +230,56 @@ TEST_F(CatalogTest, DigestIsRememberedUntilTheFileChanges) {
   const timespec times[2] = {before.st_atim, before.st_mtim};
   ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
   EXPECT_EQ(model_digest(file), sha256_of("other"));
+}
+
+TEST_F(CatalogTest, FileReplacedWhileItIsHashedIsHashedAgain) {
+  const fs::path file = root_ / "own.gguf";
+  write_text(file, "first");
+  write_text(root_ / "next.gguf", "other");
+  int n_reads = 0;
+
+  const std::string digest = model_digest(file, [&](uint64_t) {
+    if (++n_reads == 1) fs::rename(root_ / "next.gguf", file);
+  });
+
+  EXPECT_EQ(digest, sha256_of("other"));
+  EXPECT_EQ(n_reads, 2);
+  EXPECT_EQ(model_digest(file, [](uint64_t) { ADD_FAILURE() << "hashed"; }), sha256_of("other"));
+}
+
+TEST_F(CatalogTest, FileThatNeverRestsIsNotRemembered) {
+  const fs::path file = root_ / "own.gguf";
+  write_text(file, "0");
+  int n_reads = 0;
+  model_digest(file, [&](uint64_t) {
+    ++n_reads;
+    ASSERT_LT(n_reads, 100);
+    write_text(root_ / "next.gguf", std::to_string(n_reads));
+    fs::rename(root_ / "next.gguf", file);
+  });
+  EXPECT_EQ(n_reads, 3);
+
+  EXPECT_EQ(model_digest(file), sha256_of("3"));
+}
+
+TEST_F(CatalogTest, DigestOfARenamedFileIsRememberedUnlessAnotherLiesThere) {
+  const fs::path part = root_ / "own.part";
+  const fs::path file = root_ / "own.gguf";
+  write_text(part, "first");
+  const FileDigest hashed = digest_file(part);
+  ASSERT_EQ(hashed.sha256, sha256_of("first"));
+  fs::rename(part, file);
+
+  write_text(root_ / "next.gguf", "other");
+  fs::last_write_time(root_ / "next.gguf", fs::last_write_time(file));
+  fs::rename(file, part);
+  fs::rename(root_ / "next.gguf", file);
+  remember_digest(file, hashed);
+  EXPECT_EQ(model_digest(file), sha256_of("other"));
+
+  fs::rename(part, file);
+  remember_digest(file, hashed);
+  EXPECT_EQ(model_digest(file, [](uint64_t) { ADD_FAILURE() << "hashed"; }), sha256_of("first"));
 }
 
 TEST_F(CatalogTest, BrokenDigestTableCostsAHashingOnly) {

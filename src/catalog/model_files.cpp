@@ -1,14 +1,13 @@
 // Models on this machine: where their files lie, finding one by name or path, digests, removal.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "catalog/catalog.h"
+#include "catalog/file_digest.h"
 #include "catalog/file_lock.h"
 #include "catalog/part_file.h"
 
@@ -22,6 +21,10 @@ using Json = nlohmann::json;
 // Enough for any real collection; beyond it the oldest table is dropped and digests are computed
 // anew.
 constexpr size_t kMaxRememberedDigests = 1000;
+
+// A file that is replaced while it is hashed is hashed again, but whoever waits for the digest does
+// not wait for ever.
+constexpr int kMaxHashings = 3;
 
 bool is_file(const fs::path& path) {
   std::error_code error;
@@ -38,20 +41,12 @@ Json read_digest_table() {
   return table.is_object() ? table : Json::object();
 }
 
-// What must be unchanged for a remembered digest to hold. The change time is there because the
-// modification time can be set back by hand.
-Json fingerprint(const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) {
-    const std::string why = std::error_code(errno, std::generic_category()).message();
-    throw Error(ErrorCode::kIo,
-                fmt::format("cannot read {} - {} - check the path", path.string(), why));
-  }
-  const auto nanoseconds = [](const timespec& t) { return t.tv_sec * 1'000'000'000L + t.tv_nsec; };
-  return {{"bytes", info.st_size},
-          {"inode", info.st_ino},
-          {"mtime_ns", nanoseconds(info.st_mtim)},
-          {"ctime_ns", nanoseconds(info.st_ctim)}};
+Json json_of(const FilePrint& print) {
+  return {{"bytes", print.bytes},
+          {"device", print.device},
+          {"inode", print.inode},
+          {"mtime_ns", print.mtime_ns},
+          {"ctime_ns", print.ctime_ns}};
 }
 
 std::string digest_key(const fs::path& path) {
@@ -70,6 +65,20 @@ std::optional<std::string> remembered_digest(const Json& table, const std::strin
       print_found != found->end() && digest != found->end() && digest->is_string();
   if (!is_whole || *print_found != print) return std::nullopt;
   return digest->get<std::string>();
+}
+
+// Two processes may write the table at once and one of the entries get lost, or the write may fail:
+// either costs a second hashing, nothing else.
+void write_digest(const fs::path& gguf, const std::string& sha256, const FilePrint& print) {
+  Json table = read_digest_table();
+  if (table.size() >= kMaxRememberedDigests) table = Json::object();
+  table[digest_key(gguf)] = {{"file", json_of(print)}, {"sha256", sha256}};
+  const std::string text = table.dump(1, ' ', false, Json::error_handler_t::replace);
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  std::error_code ignored;
+  std::string why;
+  fs::create_directories(cache_dir(), ignored);
+  write_file_atomic(digest_table_path(), {&piece, 1}, why);
 }
 
 }  // namespace
@@ -113,27 +122,22 @@ bool remove_model(std::string_view name) {
   return fs::remove(path);
 }
 
-std::string model_digest(const fs::path& gguf) {
-  if (auto digest = remembered_digest(read_digest_table(), digest_key(gguf), fingerprint(gguf))) {
-    return *digest;
-  }
-  std::string digest = to_hex(sha256_file(gguf));
-  remember_digest(gguf, digest);
-  return digest;
+std::string model_digest(const fs::path& gguf, const std::function<void(uint64_t)>& progress) {
+  const Json print = json_of(print_of(gguf));
+  if (auto digest = remembered_digest(read_digest_table(), digest_key(gguf), print)) return *digest;
+  FileDigest digest;
+  for (int i = 0; i < kMaxHashings && !digest.print; ++i) digest = digest_file(gguf, progress);
+  if (digest.print) write_digest(gguf, digest.sha256, *digest.print);
+  return digest.sha256;
 }
 
-// Two processes may write the table at once and one of the entries get lost, or the write may fail:
-// either costs a second hashing, nothing else.
-void remember_digest(const fs::path& gguf, const std::string& sha256) {
-  Json table = read_digest_table();
-  if (table.size() >= kMaxRememberedDigests) table = Json::object();
-  table[digest_key(gguf)] = {{"file", fingerprint(gguf)}, {"sha256", sha256}};
-  const std::string text = table.dump(1, ' ', false, Json::error_handler_t::replace);
-  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
-  std::error_code ignored;
-  std::string why;
-  fs::create_directories(cache_dir(), ignored);
-  write_file_atomic(digest_table_path(), {&piece, 1}, why);
+// The rename gives the file a new change time, which is the one to remember.
+void remember_digest(const fs::path& gguf, const FileDigest& hashed) {
+  if (!hashed.print) return;
+  const FilePrint now = print_of(gguf);
+  FilePrint renamed = *hashed.print;
+  renamed.ctime_ns = now.ctime_ns;
+  if (now == renamed) write_digest(gguf, hashed.sha256, now);
 }
 
 }  // namespace tessera

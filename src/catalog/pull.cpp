@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "catalog/fetch.h"
+#include "catalog/file_digest.h"
 #include "catalog/file_lock.h"
 #include "catalog/part_file.h"
 #include "catalog/waiting.h"
@@ -69,26 +69,27 @@ void discard(const Fetch& fetch) {
   if (code != 0) throw_disk_error(fetch, code);
 }
 
-FetchFailure verify(const Fetch& fetch) {
+// What the part hashes to goes to `digest`.
+FetchFailure verify(const Fetch& fetch, FileDigest& digest) {
   fetch.part.sync();
   const auto watch_stop = [&](uint64_t) { throw_if_stopped(fetch.stop); };
-  const std::string digest = to_hex(sha256_file(fetch.part.path(), watch_stop));
-  if (digest == fetch.entry.sha256) return std::nullopt;
+  digest = digest_file(fetch.part.path(), watch_stop);
+  if (digest.sha256 == fetch.entry.sha256) return std::nullopt;
   discard(fetch);
-  return fmt::format("gave a file of SHA-256 {}, the catalogue says {}", digest,
+  return fmt::format("gave a file of SHA-256 {}, the catalogue says {}", digest.sha256,
                      fetch.entry.sha256);
 }
 
 // Bytes of an earlier pull may be what is wrong, so a source that went on from such is tried once
 // more from the start before it is blamed.
-FetchFailure fetch_and_verify(const Fetch& fetch, const ModelSource& source) {
+FetchFailure fetch_and_verify(const Fetch& fetch, const ModelSource& source, FileDigest& digest) {
   for (bool is_last = false;; is_last = true) {
     const bool has_old_bytes = fetch.part.size() > 0;
     fetch.progress.start_source(label_of(source), fetch.part.size());
     if (fetch.part.size() != fetch.entry.bytes) {
       if (auto failure = fetch_from(fetch, source)) return failure;
     }
-    auto failure = verify(fetch);
+    auto failure = verify(fetch, digest);
     if (!failure || !has_old_bytes || is_last) return failure;
   }
 }
@@ -101,7 +102,7 @@ void require_room(const Fetch& fetch) {
   if (!error && space.available < missing) throw_disk_error(fetch, ENOSPC);
 }
 
-void rename_into_place(const Fetch& fetch) {
+void rename_into_place(const Fetch& fetch, const FileDigest& digest) {
   const fs::path& model = fetch.model;
   std::error_code error;
   fs::rename(fetch.part.path(), model, error);
@@ -113,7 +114,7 @@ void rename_into_place(const Fetch& fetch) {
     throw Error(ErrorCode::kIo, fmt::format("cannot put {} in place - {} - check the folder",
                                             model.string(), error.message()));
   }
-  remember_digest(model, fetch.entry.sha256);
+  remember_digest(model, digest);
   remove_partial_pull(model);
 }
 
@@ -123,8 +124,9 @@ void fetch_model(const Fetch& fetch) {
   std::string failures;
   for (const ModelSource& source : fetch.entry.sources) {
     throw_if_stopped(fetch.stop);
-    const FetchFailure failure = fetch_and_verify(fetch, source);
-    if (!failure) return rename_into_place(fetch);
+    FileDigest digest;
+    const FetchFailure failure = fetch_and_verify(fetch, source, digest);
+    if (!failure) return rename_into_place(fetch, digest);
     failures += fmt::format("\n  {}: {}", label_of(source), *failure);
   }
   throw Error(ErrorCode::kIo,

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -94,9 +95,7 @@ std::vector<std::byte> read_payload(int fd, const ChunkLayout& layout, const Che
   return payload;
 }
 
-}  // namespace
-
-BlobRead read_blob(const fs::path& path, const ExpectedChunk& expected) {
+BlobRead read_checked(const fs::path& path, const ExpectedChunk& expected) {
   const OpenBlob blob = open_blob(path);
   if (blob.outcome != BlobOutcome::kFound) return {blob.outcome, nullptr, 0};
   const ChunkLayout layout =
@@ -116,23 +115,48 @@ BlobRead read_blob(const fs::path& path, const ExpectedChunk& expected) {
           blob.file_bytes};
 }
 
-std::optional<ChunkHeader> read_blob_header(const fs::path& path) {
-  const OpenBlob blob = open_blob(path);
+// Nothing when the header is not valid or claims another size than the file has.
+std::optional<ChunkHeader> header_of(const OpenBlob& blob) {
   std::array<std::byte, kChunkHeaderBytes> bytes{};
-  if (blob.outcome != BlobOutcome::kFound || !read_exactly(blob.file.get(), bytes, 0))
-    return std::nullopt;
+  if (!read_exactly(blob.file.get(), bytes, 0)) return std::nullopt;
   std::optional<ChunkHeader> header = read_header(bytes);
   if (header && header->file_bytes != blob.file_bytes) return std::nullopt;
   return header;
 }
 
-BlobOutcome verify_blob(const fs::path& path, const ChunkKey& key) {
+// The header is checked before memory is taken: a sparse file can have any size.
+BlobOutcome verify_checked(const fs::path& path, const ChunkKey& key) {
   const OpenBlob blob = open_blob(path);
   if (blob.outcome != BlobOutcome::kFound) return blob.outcome;
+  const std::optional<ChunkHeader> header = header_of(blob);
+  if (!header || header->key != key) return BlobOutcome::kCorrupt;
   std::vector<std::byte> bytes(blob.file_bytes);
   const bool is_whole =
       read_exactly(blob.file.get(), bytes, 0) && verify_chunk(bytes, key) == ChunkReject::kNone;
   return is_whole ? BlobOutcome::kFound : BlobOutcome::kCorrupt;
+}
+
+}  // namespace
+
+BlobRead read_blob(const fs::path& path, const ExpectedChunk& expected) {
+  try {
+    return read_checked(path, expected);
+  } catch (const std::bad_alloc&) {
+    return {BlobOutcome::kRefused, nullptr, 0};
+  }
+}
+
+std::optional<ChunkHeader> read_blob_header(const fs::path& path) {
+  const OpenBlob blob = open_blob(path);
+  return blob.outcome == BlobOutcome::kFound ? header_of(blob) : std::nullopt;
+}
+
+BlobOutcome verify_blob(const fs::path& path, const ChunkKey& key) {
+  try {
+    return verify_checked(path, key);
+  } catch (const std::bad_alloc&) {
+    return BlobOutcome::kRefused;
+  }
 }
 
 bool write_blob(const fs::path& path, const ChunkKey& key, const KvChunk& chunk,

@@ -1,12 +1,14 @@
 // One file per chunk, DIR/ab/abcd...: 256 folders keep each small enough for tools that list them.
 // The file system is the truth, since other processes may share the folder; the index in memory
-// only knows sizes and ages.
+// only knows sizes and ages. It is filled when somebody asks for totals, a listing or room under a
+// limit, so that opening a folder of many chunks costs nothing.
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bitset>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kFanOutDigits = 2;
+constexpr size_t kFanOut = 256;
 
 struct ScannedBlob {
   fs::file_time_type last_use;
@@ -55,9 +58,6 @@ class DiskTier : public Tier {
       : dir_(options.dir), limit_bytes_(options.limit_bytes) {
     const std::lock_guard lock(mutex_);
     is_trusted_ = open_dir();
-    if (!is_trusted_) return;
-    scan();
-    make_room(0, {});
   }
 
   std::string_view name() const override { return "disk"; }
@@ -117,6 +117,7 @@ class DiskTier : public Tier {
     std::vector<ChunkKey> keys;
     {
       const std::lock_guard lock(mutex_);
+      scan_once();
       keys = index_.keys();
     }
     for (const ChunkKey& key : keys) {
@@ -128,6 +129,7 @@ class DiskTier : public Tier {
 
   TierStats stats() override {
     const std::lock_guard lock(mutex_);
+    scan_once();
     TierStats stats = counters_;
     stats.entries = index_.size();
     stats.bytes = index_.bytes();
@@ -185,6 +187,14 @@ class DiskTier : public Tier {
     return true;
   }
 
+  // A limit may be lower than what an earlier run left, so the scan is followed by an eviction.
+  void scan_once() {
+    if (has_scanned_ || !is_trusted_) return;
+    scan();
+    has_scanned_ = true;
+    make_room(0, {});
+  }
+
   void scan() {
     std::vector<ScannedBlob> found;
     std::error_code failed;
@@ -198,11 +208,22 @@ class DiskTier : public Tier {
     }
     std::ranges::sort(found, {}, &ScannedBlob::last_use);
     for (const ScannedBlob& blob : found) index_.set(blob.key, blob.bytes);
+    is_swept_.set();
+  }
+
+  // Clears away what killed writers left in the folder of `key`, once per tier.
+  void sweep_once(const ChunkKey& key) {
+    const auto folder = std::to_integer<size_t>(key.digest[0]);
+    if (is_swept_[folder]) return;
+    is_swept_.set(folder);
+    sweep_temp_files(path_of(key).parent_path());
   }
 
   // Makes the index say what the file system says. Whoever changes a file without the lock calls
-  // this afterwards, so the last one to do so leaves the index right.
+  // this afterwards, so the last one to do so leaves the index right. Before the scan there is
+  // nothing to keep right: the scan will see the file.
   void refresh(const ChunkKey& key) {
+    if (!has_scanned_) return;
     struct stat status = {};
     if (::lstat(path_of(key).c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
       index_.set(key, static_cast<uint64_t>(status.st_size));
@@ -240,6 +261,7 @@ class DiskTier : public Tier {
   bool make_room(uint64_t bytes, const ChunkKey& replaced) {
     if (limit_bytes_ == 0) return true;
     if (bytes > limit_bytes_) return false;
+    scan_once();
     while (index_.bytes() + reserved_bytes_ + bytes > limit_bytes_) {
       const std::optional<ChunkKey> victim = index_.contains(replaced) ? replaced : index_.oldest();
       if (!victim) return false;
@@ -261,6 +283,7 @@ class DiskTier : public Tier {
       return false;
     }
     if (!make_room(bytes, replaced)) return false;
+    sweep_once(replaced);
     reserved_bytes_ += bytes;
     return true;
   }
@@ -273,8 +296,10 @@ class DiskTier : public Tier {
 
   const fs::path dir_;
   const uint64_t limit_bytes_;
-  bool is_trusted_ = false;  // set once, by the constructor
-  std::mutex mutex_;         // guards all below
+  bool is_trusted_ = false;   // set once, by the constructor
+  std::mutex mutex_;          // guards all below
+  bool has_scanned_ = false;  // until then index_ is empty
+  std::bitset<kFanOut> is_swept_;
   LruIndex index_;
   uint64_t reserved_bytes_ = 0;
   TierStats counters_;

@@ -36,8 +36,6 @@ struct BenchOptions {
   std::stop_token stop;
 };
 
-double median(std::vector<double> values);
-
 // Prefill of n_tokens rows, and steps of one token, against libllama: on the file's own types with
 // libllama's better setting of use_extra_bufts, and as both are used by default.
 std::vector<BenchResult> bench_prefill(const BenchOptions& options);

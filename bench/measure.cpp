@@ -2,20 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "eval/metrics.h"
 
 namespace tessera {
-
-double median(std::vector<double> values) {
-  CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 void run_interleaved(std::vector<Variant>& variants, const BenchOptions& options) {
   for (int32_t round = 0; round <= options.rounds; ++round) {

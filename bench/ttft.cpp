@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "bench/measure.h"
+#include "eval/metrics.h"
 
 namespace tessera {
 namespace {

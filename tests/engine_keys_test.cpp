@@ -7,7 +7,7 @@
 #include <fstream>
 #include <optional>
 
-#include "base/hash.h"
+#include "catalog/file_digest.h"
 #include "engine/chunk_lookup.h"
 #include "support/engine_rig.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using std::filesystem::path;
 
-std::string digest_of(const TinyModel& model) { return to_hex(sha256_file(model.file.path())); }
+std::string digest_of(const TinyModel& model) { return digest_file(model.file.path()).sha256; }
 
 EngineOptions options_of(const TinyModel& model) {
   EngineOptions options = tiny_options();

@@ -22,7 +22,7 @@ using nlohmann::json;
 
 struct Options {
   std::vector<std::string> models;
-  ModelOptions model;
+  LoadingOptions loading;
   int32_t rounds = 5;
   int32_t n_tokens = 0;
   double ratio = 0.15;
@@ -43,8 +43,8 @@ BenchOptions options_for(const Session& session, const Options& o, const std::st
   BenchOptions b;
   b.model_path = resolve_model(model);
   b.model_name = model;
-  b.load = o.model.load_options();
-  b.n_threads = o.model.n_threads;
+  b.load = o.loading.load_options();
+  b.n_threads = o.loading.n_threads;
   b.rounds = o.rounds;
   b.n_tokens = o.n_tokens;
   b.ratio = o.ratio;
@@ -110,12 +110,16 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
   sub->add_option("--rounds", options->rounds, "Counted rounds; each runs every variant once")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  sub->add_option("--tokens", options->n_tokens, "prefill: rows (1024); decode: steps (64)")
-      ->check(CLI::Range(1, 16384));
-  sub->add_option("--ratio", options->ratio, "ttft: share of reused tokens that is recomputed")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  options->model.add_to(*sub);
+  if (name == "ttft") {
+    sub->add_option("--ratio", options->ratio, "Share of reused tokens that epic recomputes")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+  } else {
+    sub->add_option("--tokens", options->n_tokens,
+                    name == "prefill" ? "Rows (1024)" : "Steps (64), behind 256 rows")
+        ->check(CLI::Range(1, 16384));
+  }
+  options->loading.add_to(*sub);
   sub->callback([options, &session, measure, name] {
     std::vector<std::string> models = options->models;
     if (models.empty())

@@ -109,13 +109,6 @@ Asked ask_both_ways(const Session& session, Engine& engine, const Request& reque
   return a;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  if (n == 0) return 0;
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 struct Summary {
   double ttft_full_ms, ttft_policy_ms, ratio, f1_full, f1_policy, mean_kl, top1;
   int32_t n_same;
@@ -239,6 +232,10 @@ void demo(Session& session, DemoOptions o) {
   const fs::path file = store_file(kDemoStore);
   make_private_dir(file.parent_path());
   DocumentStore documents(file);
+  const std::optional<StoreSettings> kept = StoreSettings::read(documents);
+  if (kept && kept->model != settings.model) {  // its chunks are cut by another tokenizer
+    for (const StoredDocument& d : documents.documents()) documents.remove_document(d.path);
+  }
   settings.write(documents);
   index_demo(session, documents, workspace);
   std::vector<Asked> asked;

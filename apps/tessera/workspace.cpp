@@ -44,17 +44,21 @@ std::unique_ptr<ChunkStore> open_store(const ModelOptions& options) {
 
 }  // namespace
 
-void ModelOptions::add_to(CLI::App& app) {
-  app.add_option("-m,--model", model, "Name of the catalogue, or path of a GGUF file");
+void LoadingOptions::add_to(CLI::App& app) {
   app.add_option("--threads", n_threads, "Threads of the model; 0: one for each CPU there is")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--ctx", n_ctx,
-                 "Tokens of prompt and answer together; 0: the model's, at most 8192")
-      ->check(CLI::NonNegativeNumber);
   app.add_flag("--keep-file-types", keep_file_types,
                "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
   app.add_option("--layout", layout, "Weight layout: measured, plain or repacked")
       ->check(CLI::IsMember({"measured", "plain", "repacked"}));
+}
+
+void ModelOptions::add_to(CLI::App& app) {
+  app.add_option("-m,--model", model, "Name of the catalogue, or path of a GGUF file");
+  LoadingOptions::add_to(app);
+  app.add_option("--ctx", n_ctx,
+                 "Tokens of prompt and answer together; 0: the model's, at most 8192")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--ram-tier", ram_tier_bytes, "Bytes of KV kept in memory, as in 512MB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
@@ -63,7 +67,7 @@ void ModelOptions::add_to(CLI::App& app) {
       ->capture_default_str();
 }
 
-LoadOptions ModelOptions::load_options() const {
+LoadOptions LoadingOptions::load_options() const {
   LoadOptions out;
   out.keep_file_types = keep_file_types;
   out.layout = layout == "plain"      ? WeightLayout::kPlain

@@ -12,18 +12,24 @@
 
 namespace tessera {
 
-// Options of a model as given; empty or 0 where the store's or the built-in value holds.
-struct ModelOptions {
-  std::string model;
+// How a model is loaded and run, as given.
+struct LoadingOptions {
   int32_t n_threads = 0;
-  int32_t n_ctx = 0;
   bool keep_file_types = false;
   std::string layout = "measured";
+
+  void add_to(CLI::App& app);
+  LoadOptions load_options() const;
+};
+
+// A model and its KV store as given; empty or 0 where the store's or the built-in value holds.
+struct ModelOptions : LoadingOptions {
+  std::string model;
+  int32_t n_ctx = 0;
   uint64_t ram_tier_bytes = uint64_t{512} << 20;
   uint64_t disk_limit_bytes = 0;  // 0: none
 
   void add_to(CLI::App& app);
-  LoadOptions load_options() const;
 };
 
 inline constexpr const char* kDefaultModel = "qwen2.5-coder-1.5b";

@@ -1,10 +1,7 @@
 #include "base/hash.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -13,12 +10,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/file.h"
 
 namespace tessera {
 namespace {
 
-constexpr size_t kReadBytes = size_t(1) << 20;
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 template <typename Int>
@@ -34,11 +29,6 @@ int hex_value(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
-}
-
-[[noreturn]] void throw_unreadable(const std::filesystem::path& path, int error_number) {
-  throw Error(ErrorCode::kIo, "cannot read " + path.string() + " - " + std::strerror(error_number) +
-                                  " - check that the file exists and that you may read it");
 }
 
 }  // namespace
@@ -83,25 +73,6 @@ Sha256Digest Sha256::digest() {
   CHECK(done == 1 && n_bytes == digest.size());
   state_.reset();
   return digest;
-}
-
-Sha256Digest sha256_file(const std::filesystem::path& path,
-                         const std::function<void(uint64_t)>& progress) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) throw_unreadable(path, errno);
-  Sha256 hash;
-  std::vector<std::byte> buffer(kReadBytes);
-  uint64_t n_read = 0;
-  while (true) {
-    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_unreadable(path, errno);
-    if (got == 0) break;
-    hash.update(std::span(buffer).first(static_cast<size_t>(got)));
-    n_read += static_cast<uint64_t>(got);
-    if (progress) progress(n_read);
-  }
-  return hash.digest();
 }
 
 std::string to_hex(std::span<const std::byte> bytes) {

@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,11 +39,6 @@ class Sha256 {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// Digest of a whole file. Throws Error(kIo) when it cannot be read. `progress` gets bytes read so
-// far, may be empty.
-Sha256Digest sha256_file(const std::filesystem::path& path,
-                         const std::function<void(uint64_t)>& progress = {});
 
 std::string to_hex(std::span<const std::byte> bytes);
 

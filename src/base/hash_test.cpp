@@ -66,34 +66,6 @@ TEST(Sha256, NoTwoListsOfFieldsGiveTheSameDigest) {
   EXPECT_EQ(fields({{"ab", "c"}}), fields({{"ab", "c"}}));
 }
 
-TEST(Sha256, FileDigestIsThatOfItsBytesAndProgressEndsAtItsSize) {
-  const std::string path = testing::TempDir() + "/sha256_file_test";
-  const std::string text((size_t(1) << 20) + 7, 'x');
-  std::ofstream(path) << text;
-  uint64_t last = 0;
-
-  EXPECT_EQ(sha256_file(path,
-                        [&](uint64_t n_read) {
-                          EXPECT_GT(n_read, last);
-                          last = n_read;
-                        }),
-            digest_of(text));
-
-  EXPECT_EQ(last, text.size());
-  std::filesystem::remove(path);
-}
-
-TEST(Sha256, MissingFileIsAnErrorThatNamesIt) {
-  try {
-    sha256_file("/nonexistent/model.gguf");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kIo);
-    EXPECT_NE(std::string(error.what()).find("/nonexistent/model.gguf"), std::string::npos);
-  }
-  EXPECT_THROW(sha256_file("/"), Error);  // a folder opens, but does not read
-}
-
 TEST(Hex, RoundTripIsTheIdentity) {
   Sha256Digest digest = digest_of("round trip");
   digest[0] = std::byte{0x0A};

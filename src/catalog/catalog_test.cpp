@@ -262,6 +262,33 @@ TEST_F(CatalogTest, FileThatNeverRestsIsNotRemembered) {
   EXPECT_EQ(model_digest(file), sha256_of("3"));
 }
 
+TEST_F(CatalogTest, DigestIsThatOfTheWholeFileAndProgressEndsAtItsSize) {
+  const fs::path file = root_ / "own.gguf";
+  const std::string text((size_t(1) << 20) + 7, 'x');
+  write_text(file, text);
+  uint64_t last = 0;
+
+  const FileDigest digest = digest_file(file, [&](uint64_t n_read) {
+    EXPECT_GT(n_read, last);
+    last = n_read;
+  });
+
+  EXPECT_EQ(digest.sha256, sha256_of(text));
+  EXPECT_EQ(last, text.size());
+}
+
+TEST_F(CatalogTest, DigestOfWhatCannotBeReadIsAnErrorThatNamesIt) {
+  const fs::path missing = root_ / "missing.gguf";
+  try {
+    digest_file(missing);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_NE(std::string(error.what()).find(missing.string()), std::string::npos);
+  }
+  EXPECT_THROW(digest_file(root_), Error);  // a folder opens, but does not read
+}
+
 TEST_F(CatalogTest, DigestOfARenamedFileIsRememberedUnlessAnotherLiesThere) {
   const fs::path part = root_ / "own.part";
   const fs::path file = root_ / "own.gguf";

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tessera {
 namespace {
 
@@ -55,6 +57,13 @@ bool exact_match(std::string_view answer, std::span<const std::string> gold) {
   const std::string normal = normalize_answer(answer);
   return std::any_of(gold.begin(), gold.end(),
                      [&](const std::string& g) { return normalize_answer(g) == normal; });
+}
+
+double median(std::vector<double> values) {
+  CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 }  // namespace tessera

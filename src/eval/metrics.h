@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera {
 
@@ -13,5 +14,8 @@ std::string normalize_answer(std::string_view text);
 double token_f1(std::string_view answer, std::span<const std::string> gold);
 
 bool exact_match(std::string_view answer, std::span<const std::string> gold);
+
+// Of an even number of values the mean of the two in the middle. Must not be empty.
+double median(std::vector<double> values);
 
 }  // namespace tessera

@@ -33,5 +33,11 @@ TEST(Metrics, EmptyAnswers) {
   EXPECT_DOUBLE_EQ(token_f1("", some), 0.0);
 }
 
+TEST(Median, IsTheMiddleOrTheMeanOfTheMiddleTwo) {
+  EXPECT_EQ(median({3}), 3);
+  EXPECT_EQ(median({9, 1, 5}), 5);
+  EXPECT_EQ(median({4, 1, 9, 2}), 3);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -17,6 +17,12 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+std::filesystem::path new_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "tessera_cli.XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
+  return name;
+}
+
 // A pipe whose reader has left.
 int closed_pipe() {
   int ends[2];
@@ -40,10 +46,10 @@ int open_stdout(Stdout where, const std::filesystem::path& captured) {
 }  // namespace
 
 Program::Program() {
-  std::string name = (std::filesystem::temp_directory_path() / "tessera_cli.XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
-  cache_ = name;
-  env_ = {{"TESSERA_CACHE", name},
+  cache_ = new_folder();
+  output_ = new_folder();
+  env_ = {{"TESSERA_CACHE", cache_.string()},
+          {"XDG_DATA_HOME", (cache_ / "data").string()},
           {"TESSERA_MODELS", ""},
           {"TESSERA_CATALOG", ""},
           {"OMP_WAIT_POLICY", "passive"}};
@@ -52,21 +58,22 @@ Program::Program() {
 Program::~Program() {
   std::error_code ignored;
   std::filesystem::remove_all(cache_, ignored);
+  std::filesystem::remove_all(output_, ignored);
 }
 
-Outcome Program::run(const std::vector<std::string>& args, Stdout where) const {
-  const std::filesystem::path out = cache_ / "stdout.txt";
-  const std::filesystem::path err = cache_ / "stderr.txt";
-  const int out_fd = open_stdout(where, out);
-  const int err_fd = open(err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+Running Program::start(const std::vector<std::string>& args, Stdout where) {
+  const std::string number = std::to_string(++n_started_);
+  Running running = {-1, where, output_ / ("out" + number), output_ / ("err" + number)};
+  const int out_fd = open_stdout(where, running.out);
+  const int err_fd = open(running.err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   std::vector<std::string> words = {TESSERA_BIN};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
-  const pid_t child = fork();
-  if (child == 0) {
+  running.pid = fork();
+  if (running.pid == 0) {
     for (const auto& [name, value] : env_) {
       value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
     }
@@ -77,12 +84,16 @@ Outcome Program::run(const std::vector<std::string>& args, Stdout where) const {
   }
   close(out_fd);
   close(err_fd);
+  return running;
+}
+
+Outcome Program::wait(const Running& running) {
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return {};
+  if (running.pid < 0 || waitpid(running.pid, &status, 0) != running.pid) return {};
   Outcome result;
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (where == Stdout::kCaptured) result.out = text_of(out);
-  result.err = text_of(err);
+  if (running.where == Stdout::kCaptured) result.out = text_of(running.out);
+  result.err = text_of(running.err);
   return result;
 }
 

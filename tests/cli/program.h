@@ -1,5 +1,7 @@
 #pragma once
 // Runs the tessera program as a shell would, with a cache folder of its own.
+#include <sys/types.h>
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -16,6 +18,14 @@ struct Outcome {
 // Where the program's stdout goes.
 enum class Stdout { kCaptured, kClosedPipe, kFullDisk };
 
+// A program that was started and not waited for.
+struct Running {
+  pid_t pid = -1;
+  Stdout where = Stdout::kCaptured;
+  std::filesystem::path out;
+  std::filesystem::path err;
+};
+
 class Program {
  public:
   Program();
@@ -29,11 +39,17 @@ class Program {
   // An environment variable of the program; an empty value takes it away.
   void set_env(const std::string& name, const std::string& value) { env_[name] = value; }
 
-  Outcome run(const std::vector<std::string>& args, Stdout where = Stdout::kCaptured) const;
+  Outcome run(const std::vector<std::string>& args, Stdout where = Stdout::kCaptured) {
+    return wait(start(args, where));
+  }
+  Running start(const std::vector<std::string>& args, Stdout where = Stdout::kCaptured);
+  static Outcome wait(const Running& running);
 
  private:
   std::filesystem::path cache_;
+  std::filesystem::path output_;  // what was printed
   std::map<std::string, std::string> env_;
+  int n_started_ = 0;
 };
 
 }  // namespace tessera

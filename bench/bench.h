@@ -41,8 +41,8 @@ struct BenchOptions {
 std::vector<BenchResult> bench_prefill(const BenchOptions& options);
 std::vector<BenchResult> bench_decode(const BenchOptions& options);
 
-// Time to first token of epic against full prefill at about 1.4k and 4k prompt tokens, warm store;
-// load and rotate; indexing; peak memory.
+// Time to first token of the policies that recompute against full prefill at about 1.4k and 4k
+// prompt tokens, warm store; load and rotate; indexing; peak memory.
 std::vector<BenchResult> bench_ttft(const BenchOptions& options);
 
 }  // namespace tessera

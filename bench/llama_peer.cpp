@@ -1,10 +1,12 @@
 #include "bench/llama_peer.h"
 
+#include <fmt/format.h>
 #include <llama.h>
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/error.h"
 
 namespace tessera {
 
@@ -26,7 +28,8 @@ LlamaPeer::LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_t
   model.use_extra_bufts = repack;
   model.n_gpu_layers = 0;
   state_->model = llama_model_load_from_file(gguf.c_str(), model);
-  CHECK(state_->model != nullptr);
+  if (state_->model == nullptr)
+    throw Error(ErrorCode::kModel, fmt::format("libllama cannot load {}", gguf.string()));
   llama_context_params context = llama_context_default_params();
   context.n_ctx = static_cast<uint32_t>(
       n_ctx > 0 ? n_ctx : std::min(8192, llama_model_n_ctx_train(state_->model)));
@@ -36,7 +39,8 @@ LlamaPeer::LlamaPeer(const std::filesystem::path& gguf, bool repack, int32_t n_t
   context.n_threads_batch = n_threads;
   context.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
   state_->context = llama_init_from_model(state_->model, context);
-  CHECK(state_->context != nullptr);
+  if (state_->context == nullptr)
+    throw Error(ErrorCode::kIo, "libllama cannot make a context - is there memory for it?");
 }
 
 LlamaPeer::~LlamaPeer() = default;
@@ -55,7 +59,11 @@ std::vector<float> LlamaPeer::run(std::span<const int32_t> ids, bool all) {
     batch.seq_id[i][0] = 0;
     batch.logits[i] = static_cast<int8_t>(all || i + 1 == ids.size());
   }
-  CHECK(llama_decode(state_->context, batch) == 0);
+  const int failure = llama_decode(state_->context, batch);
+  if (failure != 0) {
+    llama_batch_free(batch);
+    throw Error(ErrorCode::kIo, fmt::format("libllama cannot decode: status {}", failure));
+  }
   state_->n_past += batch.n_tokens;
   std::vector<float> out;
   for (int32_t i = all ? 0 : batch.n_tokens - 1; i < batch.n_tokens; ++i) {

@@ -180,7 +180,7 @@ TEST_P(FamilyTest, MovedChunkDrawsTheAttentionOfAComputedOne) {
   const auto attention_of_next = [&](int32_t position) {
     StepOptions options = last_logits(1);
     options.attention_rows = {0};
-    options.attention_layers = {0, 1};
+    options.attention_layers = {0};
     const int32_t token = 5;
     const SequenceRows rows = {&kv_, {&token, 1}, {&position, 1}};
     return decoder_.step({&rows, 1}, options).attention;
@@ -320,7 +320,7 @@ TEST_P(FamilyTest, AttentionIsCausalWindowedAndSumsToOne) {
   const int32_t window = model_->config().layers[0].sliding_window;
   StepOptions options;
   options.attention_rows = positions_from(0, prompt.size());
-  options.attention_layers = {0, 1};
+  options.attention_layers = {0};
   Decoder small(model_, 2, 64);  // several micro-batches, whose key counts differ
   kv_.clear();
 

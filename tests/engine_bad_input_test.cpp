@@ -85,7 +85,8 @@ TEST_P(BadInputTest, PromptThatFillsTheContextIsAnsweredWithOneToken) {
   EngineOptions options = tiny_options();
   options.n_ctx = n_prompt;
   options.leadin_tokens = 400;
-  for (const char* policy : {"reuse", "epic", "prefix", "full"}) {
+  for (const PolicyInfo& info : policies()) {
+    const std::string policy(info.name);
     rig_.reopen(tiny_model(GetParam()), options);
     const size_t n_behind = rig_.engine().anchor(AnchorKind::kLeadin).ids.size() +
                             rig_.engine().prompts().chunk_ids("", texts[0].text).size();
@@ -177,14 +178,11 @@ TEST_P(BadInputTest, TextOfControlTokensStaysText) {
   }
 }
 
-TEST_P(BadInputTest, LineOfOneMebibyteIsRefusedSoon) {
+TEST_P(BadInputTest, LineOfOneMebibyteIsRefused) {
   Request request = good();
   request.passages.push_back({"", words(size_t{1} << 18, 5).substr(0, size_t{1} << 20)});
-  const auto start = std::chrono::steady_clock::now();
 
   EXPECT_THAT(refusal(request), HasSubstr("context"));
-
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST_P(BadInputTest, ValuesOutOfRangeAreRefused) {

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
+#include "base/error.h"
 #include "engine/compare.h"
 #include "support/engine_rig.h"
 
@@ -22,7 +24,9 @@ class EveryFamily : public testing::TestWithParam<std::string> {
 
 // O1. One blob, three places to find it: the bytes are the same, so there is no tolerance.
 TEST_P(EveryFamily, HitsFromRamAndFromDiskGiveTheSameLogits) {
-  for (const char* policy : {"reuse", "epic", "prefix"}) {
+  for (const PolicyInfo& info : policies()) {
+    const std::string policy(info.name);
+    if (policy == "full") continue;
     const Request request = request_for(policy, passages("ABC"));
     rig_.engine().answer(request);
 
@@ -41,24 +45,55 @@ TEST_P(EveryFamily, HitsFromRamAndFromDiskGiveTheSameLogits) {
 
 // O2. The twin shows that this model sees the difference that ratio 1 takes away.
 TEST_P(EveryFamily, RatioOneEqualsFullPrefill) {
-  const Request whole = request_for("epic", passages("ABC"), 1.0);
-  const Request none = request_for("epic", passages("ABC"), 0.0);
-  rig_.index(whole.passages, AnchorKind::kLeadin);
-  const std::vector<float> full = rig_.full_logits(whole);
+  rig_.index(passages("ABC"), AnchorKind::kLeadin);
+  const std::vector<float> full = rig_.full_logits(request_for("full", passages("ABC")));
+  for (const std::string& policy : recomputing_policies()) {
+    const Prefilled ours = rig_.prefill(request_for(policy, passages("ABC"), 1.0));
+    const Request none = request_for(policy, passages("ABC"), 0.0);
 
-  const Prefilled ours = rig_.prefill(whole);
-
-  EXPECT_EQ(matches_of(ours), "iii");
-  EXPECT_LE(max_abs_difference(ours.logits, full), kF16Bound);
-  EXPECT_GT(max_abs_difference(rig_.logits(none), full), kF16Bound);
+    EXPECT_EQ(matches_of(ours), "iii") << policy;
+    EXPECT_LE(max_abs_difference(ours.logits, full), kF16Bound) << policy;
+    EXPECT_GT(max_abs_difference(rig_.logits(none), full), kF16Bound) << policy;
+  }
 }
 
 TEST_P(EveryFamily, RatioZeroEqualsPlainReuse) {
-  const Request none = request_for("epic", passages("ABC"), 0.0);
-  rig_.index(none.passages, AnchorKind::kLeadin);
+  rig_.index(passages("ABC"), AnchorKind::kLeadin);
+  const std::vector<float> reuse = rig_.logits(request_for("reuse", passages("ABC")));
+  for (const std::string& policy : recomputing_policies()) {
+    if (policy == "cacheblend") continue;  // its lowest layers are those of full prefill
+    EXPECT_EQ(rig_.logits(request_for(policy, passages("ABC"), 0.0)), reuse) << policy;
+    EXPECT_NE(rig_.logits(request_for(policy, passages("ABC"), 0.5)), reuse) << policy;
+  }
+}
 
-  EXPECT_EQ(rig_.logits(none), rig_.logits(request_for("reuse", none.passages)));
-  EXPECT_NE(rig_.logits(none), rig_.logits(request_for("epic", none.passages, 0.5)));
+// A chunk that is missed beside hits is fresh in the probe as well as afterwards.
+TEST_P(EveryFamily, RatioOneEqualsFullPrefillBesideAMiss) {
+  rig_.index(passages("AC"), AnchorKind::kLeadin);
+  const std::vector<float> full = rig_.full_logits(request_for("full", passages("ABCA")));
+  for (const std::string& policy : recomputing_policies()) {
+    const Prefilled ours = rig_.prefill(request_for(policy, passages("ABCA"), 1.0));
+
+    EXPECT_EQ(matches_of(ours), "i-ii") << policy;
+    EXPECT_LE(max_abs_difference(ours.logits, full), kF16Bound) << policy;
+  }
+}
+
+// Micro-batches of a probe, and of the rows that resume from it, leave no trace.
+TEST_P(EveryFamily, ProbesInMicroBatchesChooseAndComputeTheSame) {
+  EngineOptions small = tiny_options();
+  small.micro_batch = 64;
+  EngineRig other(tiny_model(GetParam()), small);
+  for (EngineRig* rig : {&rig_, &other}) rig->index(passages("AC"), AnchorKind::kLeadin);
+  for (const std::string& policy : recomputing_policies()) {
+    const Request request = request_for(policy, passages("ABCA"), 0.3);
+
+    const Prefilled whole = rig_.prefill(request), parts = other.prefill(request);
+
+    EXPECT_EQ(whole.plan.rows, parts.plan.rows) << policy;
+    EXPECT_LE(max_abs_difference(whole.logits, parts.logits), 1e-3F) << policy;
+    EXPECT_DOUBLE_EQ(whole.probe_rows, parts.probe_rows) << policy;
+  }
 }
 
 // O2, the other end: a chunk that stands behind its own anchor is exact, so nothing of it is
@@ -68,7 +103,9 @@ TEST_P(EveryFamily, FirstChunkBehindItsPreambleIsExactForEveryPolicy) {
   request.anchor = AnchorKind::kPreamble;
   rig_.index(request.passages, AnchorKind::kPreamble);
   const std::vector<float> full = rig_.full_logits(request);
-  for (const char* policy : {"reuse", "epic", "prefix"}) {
+  for (const PolicyInfo& policy_info : policies()) {
+    const std::string policy(policy_info.name);
+    if (policy == "full") continue;
     request.policy = policy;
 
     const Prefilled ours = rig_.prefill(request);
@@ -214,10 +251,15 @@ class EngineTest : public testing::Test {
   EngineRig rig_{"llama"};
 };
 
-// Row C 4: with `epic` exactly ceil(ratio x loaded) are computed again, however the sizes fall.
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Row C 4: exactly ceil(ratio x loaded) are computed again, however the sizes fall.
 TEST_F(EngineTest, AccountSumsToThePromptOverRandomRequests) {
   std::mt19937 random(11);
   const double ratios[] = {0.0, 0.15, 0.5, 1.0};
+  const std::vector<std::string> recomputing = recomputing_policies();
   for (int round = 0; round < 24; ++round) {
     std::vector<PassageText> texts;
     for (size_t n = random() % 7; n > 0; --n) {
@@ -238,7 +280,8 @@ TEST_F(EngineTest, AccountSumsToThePromptOverRandomRequests) {
       EXPECT_EQ(account.total(), total_tokens(ours.prompt)) << policy.name;
       EXPECT_EQ(account.rows(), static_cast<int32_t>(ours.plan.rows.size())) << policy.name;
       EXPECT_EQ(ours.plan.rows.back(), total_tokens(ours.prompt) - 1) << policy.name;
-      const double expected = policy.name == "epic" ? std::ceil(ratio * n_loaded - 1e-6) : 0.0;
+      const double expected =
+          contains(recomputing, policy.name) ? std::ceil(ratio * n_loaded - 1e-6) : 0.0;
       EXPECT_EQ(account.recomputed, static_cast<int32_t>(expected))
           << policy.name << " ratio " << ratio << " of " << n_loaded;
       if (policy.name == "full") {
@@ -404,6 +447,44 @@ TEST_F(EngineTest, WithoutAStoreEveryPolicyIsFull) {
     EXPECT_EQ(engine.prefill(request).logits, full) << policy.name;
     EXPECT_EQ(engine.answer(request).account.cached(), 0) << policy.name;
   }
+}
+
+TEST_F(EngineTest, CommitSaysWhetherEverythingWasStored) {
+  rig_.restart_without_ram();
+  for (const char* policy : {"reuse", "prefix"}) {
+    const Request request =
+        request_for(policy, passages(policy == std::string("reuse") ? "AB" : "CD"));
+    const Prefilled stored = rig_.prefill(request);
+    EXPECT_TRUE(rig_.engine().commit(request, stored)) << policy;
+  }
+  std::filesystem::remove_all(rig_.folder());
+  std::ofstream(rig_.folder()) << "a file in the folder's place";
+  for (const char* policy : {"reuse", "prefix"}) {
+    const Request request = request_for(policy, passages("EF"));
+    const Prefilled lost = rig_.prefill(request);
+    EXPECT_FALSE(rig_.engine().commit(request, lost)) << policy;
+  }
+}
+
+TEST_F(EngineTest, PromptThatIsTooLongLoadsNoMoreThanFits) {
+  const std::vector<PassageText> texts = passages("ABCDEFGHIJ");
+  rig_.index(texts, AnchorKind::kLeadin);
+  EngineOptions small = tiny_options();
+  small.n_ctx = 300;
+  rig_.reopen(tiny_model("llama"), small);
+  const uint64_t one = total_tokens(rig_.prefill(request_for("reuse", {texts[0]})).prompt);
+  const uint64_t before = rig_.disk().hits;
+
+  EXPECT_THROW(rig_.prefill(request_for("reuse", texts)), Error);
+
+  EXPECT_LE(rig_.disk().hits - before, 1 + 300 / (one / 2));
+  EXPECT_LT(rig_.disk().hits - before, texts.size());
+}
+
+TEST_F(EngineTest, StoreWithoutAModelDigestIsRefused) {
+  EngineOptions nameless = tiny_options();
+  nameless.model_digest.clear();
+  EXPECT_THROW(rig_.reopen(tiny_model("llama"), nameless), Error);
 }
 
 TEST_F(EngineTest, StreamedTextIsTheAnswer) {

@@ -97,6 +97,12 @@ TEST(ModelFile, EveryBadFieldIsNamed) {
        [](gguf_context* g) { gguf_remove_key(g, "llama.attention.layer_norm_rms_epsilon"); }},
       {"llama", "layer_norm_rms_epsilon",
        [](gguf_context* g) { gguf_set_val_f32(g, "llama.attention.layer_norm_rms_epsilon", NAN); }},
+      {"llama", "layer_norm_rms_epsilon",
+       [](gguf_context* g) {
+         gguf_set_val_f32(g, "llama.attention.layer_norm_rms_epsilon", -1e-5F);
+       }},
+      {"llama", "rope.freq_base",
+       [](gguf_context* g) { gguf_set_val_f64(g, "llama.rope.freq_base", 1e300); }},
       {"llama", "rope.scaling.type",
        [](gguf_context* g) { gguf_set_val_str(g, "llama.rope.scaling.type", "longrope"); }},
       {"llama", "rope.freq_base",

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/text_util.h"
+#include "base/utf8.h"
 #include "support/tiny_gguf.h"
 #include "support/vocabs.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace tessera {
 namespace {
@@ -434,17 +434,18 @@ TEST(TokenizerDigest, IsTheSameForOtherWeightsAndAnotherTemplate) {
   EXPECT_EQ(digest_with("qwen3", {}), digest);
 }
 
-ErrorCode refusal_of(const std::filesystem::path& path) {
+std::optional<ErrorCode> refusal_of(const std::filesystem::path& path) {
   try {
     const Tokenizer tokenizer(path);
   } catch (const Error& e) {
     EXPECT_FALSE(std::string(e.what()).empty());
     return e.code();
   }
-  return ErrorCode::kInternal;  // not refused at all
+  return std::nullopt;  // not refused at all
 }
 
-ErrorCode refusal_with(const std::string& arch, std::function<void(gguf_context*)> edit) {
+std::optional<ErrorCode> refusal_with(const std::string& arch,
+                                      std::function<void(gguf_context*)> edit) {
   const TinyModelFile file({.arch = arch, .n_layers = 1, .edit_metadata = std::move(edit)});
   return refusal_of(file.path());
 }
@@ -466,11 +467,26 @@ TEST(Tokenizer, FilesWithoutAUsableVocabularyAreRefused) {
       refusal_with("llama",
                    [](gguf_context* g) { gguf_set_val_str(g, "tokenizer.ggml.model", "t5"); }),
       ErrorCode::kModel);
+  for (const char* kind : {"none", "no_vocab", ""}) {
+    EXPECT_EQ(refusal_with("llama",
+                           [&](gguf_context* g) {
+                             gguf_set_val_str(g, "tokenizer.ggml.model", kind);
+                             gguf_set_val_u32(g, "llama.vocab_size", 512);
+                           }),
+              ErrorCode::kModel)
+        << kind;
+  }
+  EXPECT_EQ(refusal_with("llama",
+                         [](gguf_context* g) {
+                           set_string(g, "tokenizer.ggml.tokens", 300, "");
+                           set_string(g, "tokenizer.ggml.tokens", 301, "[EMPTY_300]");
+                         }),
+            ErrorCode::kModel);
   EXPECT_EQ(
       refusal_with("qwen2",
                    [](gguf_context* g) { gguf_set_val_str(g, "tokenizer.ggml.pre", "nobody's"); }),
       ErrorCode::kModel);
-  EXPECT_EQ(refusal_with("qwen2", {}), ErrorCode::kInternal);
+  EXPECT_EQ(refusal_with("qwen2", {}), std::nullopt);
 
   const TinyModelFile cut({.n_layers = 1});
   std::filesystem::resize_file(cut.path(), 5000);

@@ -75,7 +75,8 @@ Context read_passages(const std::string& file) {
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("{} is not JSON - {} - give an array of passages", file, error.what()));
   }
-  if (root.is_object() && root.contains("passages")) root = root["passages"];
+  // Moved: a copy goes down as many calls as the text is nested deep.
+  if (root.is_object() && root.contains("passages")) root = std::move(root["passages"]);
   if (!root.is_array())
     throw Error(
         ErrorCode::kInvalidRequest,
@@ -215,6 +216,11 @@ void ask(Session& session, const AskOptions& o) {
     throw Error(ErrorCode::kInvalidRequest,
                 "ask - needs --store NAME or --passages FILE.json, and only one of them");
   }
+  if (o.compare && o.sampler.temperature != 0) {
+    throw Error(ErrorCode::kInvalidRequest,
+                "ask - --compare takes the likeliest tokens on both sides, it does not sample - "
+                "leave out --temperature or --compare");
+  }
   // A slip is said before the model loads.
   make_policy(o.policy, {.recompute_ratio = o.ratio, .head_tokens = o.head_tokens});
   const Sampler checked(o.sampler);
@@ -267,12 +273,18 @@ void add_ask(CLI::App& app, Session& session) {
   sub->add_option("--system", options->system, "Another system message");
   sub->add_option("--temperature", options->sampler.temperature, "0: always the likeliest token")
       ->capture_default_str();
+  sub->add_option("--sample-top-k", options->sampler.top_k,
+                  "Sample from so many of the likeliest tokens; 0: from all")
+      ->capture_default_str();
   sub->add_option("--top-p", options->sampler.top_p,
                   "Sample from the likeliest tokens that hold this mass")
       ->capture_default_str();
+  sub->add_option("--min-p", options->sampler.min_p,
+                  "Sample from tokens at least this fraction as likely as the likeliest")
+      ->capture_default_str();
   sub->add_option("--seed", options->sampler.seed, "Seed of the sampler")->capture_default_str();
   sub->add_flag("--compare", options->compare,
-                "Run full prefill too: both answers, both times, and their distance");
+                "Run full prefill too, greedy both times: answers, times and their distance");
   sub->add_flag("--no-stream", options->no_stream, "Print the answer only when it is complete");
   options->model.add_to(*sub);
   sub->callback([options, &session] { ask(session, *options); });

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -28,6 +31,31 @@ struct Options {
   double ratio = 0.15;
 };
 
+// A folder below the cache, whose disk is the one to measure; removed with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    make_private_dir(cache_dir());
+    std::string name = (cache_dir() / "bench.XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorCode::kIo, fmt::format("cannot make a folder in {} - {} - set TESSERA_CACHE "
+                                              "to a folder that you may write to",
+                                              cache_dir().string(), std::strerror(errno)));
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 std::vector<std::string> pulled_models() {
   std::vector<std::string> names;
   for (const CatalogEntry& entry : catalog()) {
@@ -49,7 +77,6 @@ BenchOptions options_for(const Session& session, const Options& o, const std::st
   b.n_tokens = o.n_tokens;
   b.ratio = o.ratio;
   b.text = demo_text();
-  b.kv_dir = cache_dir() / "bench-kv";
   b.note = [&session](std::string_view line) { session.note(line); };
   b.stop = session.stop_token();
   return b;
@@ -87,6 +114,13 @@ void print_results(const Session& session, const std::vector<BenchResult>& resul
        {"results", rows}});
 }
 
+std::vector<BenchResult> ttft_in_scratch_folder(const BenchOptions& options) {
+  const ScratchFolder folder;
+  BenchOptions with_folder = options;
+  with_folder.kv_dir = folder.path();
+  return bench_ttft(with_folder);
+}
+
 using Measure = std::vector<BenchResult> (*)(const BenchOptions&);
 
 void run(const Session& session, const Options& o, const std::vector<std::string>& models,
@@ -114,6 +148,7 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
     sub->add_option("--ratio", options->ratio, "Share of reused tokens that epic recomputes")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
+    options->loading.add_keep_file_types_to(*sub);
   } else {
     sub->add_option("--tokens", options->n_tokens,
                     name == "prefill" ? "Rows (1024)" : "Steps (64), behind 256 rows")
@@ -138,7 +173,7 @@ void add_bench(CLI::App& app, Session& session) {
   add_measurement(*sub, session, "decode", "Decode steps against libllama", bench_decode);
   add_measurement(*sub, session, "ttft",
                   "Time to first token of epic against full prefill, loading, indexing, memory",
-                  bench_ttft);
+                  ttft_in_scratch_folder);
 }
 
 }  // namespace tessera

@@ -140,27 +140,37 @@ void list(const Session& session) {
 void verify(Session& session) {
   DiskCache cache;
   const std::vector<Entry> entries = cache.entries();
-  json damaged = json::array();
+  std::map<Verdict, std::vector<std::string>> keys;
   {
     ProgressBar bar(session, "verify", entries.size(), ProgressBar::Unit::kItems);
     uint64_t n_done = 0;
     for (const Entry& entry : entries) {
       session.throw_if_stopped();
-      if (!cache.tier().verify(entry.key)) damaged.push_back(entry.key.hex());
+      keys[cache.tier().verify(entry.key)].push_back(entry.key.hex());
       bar.update(++n_done);
     }
   }
+  const std::vector<std::string>& gone = keys[Verdict::kGone];  // others may evict while we look
+  const std::vector<std::string>& damaged = keys[Verdict::kDamaged];
+  const std::vector<std::string>& unknown = keys[Verdict::kUnknown];
   if (session.json()) {
-    session.print_json(
-        {{"entries", entries.size()}, {"bytes", bytes_of(entries)}, {"damaged", damaged}});
+    session.print_json({{"entries", entries.size()},
+                        {"bytes", bytes_of(entries)},
+                        {"gone", gone},
+                        {"damaged", damaged},
+                        {"unknown", unknown}});
   } else {
-    session.print(fmt::format("{} entries, {}: {} good, {} damaged{}\n", entries.size(),
-                              human_bytes(bytes_of(entries)), entries.size() - damaged.size(),
-                              damaged.size(), damaged.empty() ? "" : " and removed"));
-    for (const json& key : damaged)
-      session.print(fmt::format("damaged {}\n", key.get<std::string>()));
+    session.print(
+        fmt::format("{} entries, {}: {} good, {} damaged{}{}{}\n", entries.size(),
+                    human_bytes(bytes_of(entries)), keys[Verdict::kGood].size(), damaged.size(),
+                    damaged.empty() ? "" : " and removed",
+                    gone.empty() ? "" : fmt::format(", {} gone meanwhile", gone.size()),
+                    unknown.empty() ? "" : fmt::format(", {} could not be read", unknown.size())));
+    for (const std::string& key : damaged) session.print(fmt::format("damaged {}\n", key));
+    for (const std::string& key : unknown)
+      session.print(fmt::format("could not be read {}\n", key));
   }
-  if (!damaged.empty()) session.set_exit_status(kExitFailed);
+  if (!damaged.empty() || !unknown.empty()) session.set_exit_status(kExitFailed);
 }
 
 void clear(Session& session, bool is_confirmed) {

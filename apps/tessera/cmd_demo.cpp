@@ -65,6 +65,11 @@ std::vector<Question> demo_questions(const fs::path& file, int32_t n) {
     out.push_back(
         {row["question"].get<std::string>(), row["answers"].get<std::vector<std::string>>()});
   }
+  if (out.empty())
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("{} - holds no question that can be answered - set TESSERA_DATA to the "
+                            "data folder of the source tree, or unset it",
+                            file.string()));
   return out;
 }
 
@@ -215,7 +220,11 @@ void print_result(const Session& session, const DemoOptions& o, const std::vecto
 }
 
 void demo(Session& session, DemoOptions o) {
+  // Slips are said before anything is fetched or indexed.
+  make_policy(o.policy, {.recompute_ratio = o.ratio});
   const fs::path data = data_folder();
+  std::vector<Question> questions =
+      demo_questions(data / "demo" / "questions.jsonl", o.n_questions);
   if (o.model.model.empty()) {
     o.model.model = kDemoModel;
     ProgressBar bar(session, kDemoModel, find_model(kDemoModel).bytes, ProgressBar::Unit::kBytes);
@@ -225,8 +234,7 @@ void demo(Session& session, DemoOptions o) {
   }
   StoreSettings settings;
   settings.name_space = kDemoStore;
-  settings.model =
-      o.model.model.ends_with(".gguf") ? fs::absolute(o.model.model).string() : o.model.model;
+  settings.model = lasting_model(o.model.model);
   settings.keep_file_types = o.model.keep_file_types;
   Workspace workspace(o.model, settings);
   const fs::path file = store_file(kDemoStore);
@@ -236,10 +244,10 @@ void demo(Session& session, DemoOptions o) {
   if (kept && kept->model != settings.model) {  // its chunks are cut by another tokenizer
     for (const StoredDocument& d : documents.documents()) documents.remove_document(d.path);
   }
-  settings.write(documents);
+  if (kept != settings) documents.replace_settings(settings.to_map());
   index_demo(session, documents, workspace);
   std::vector<Asked> asked;
-  for (Question& q : demo_questions(data / "demo" / "questions.jsonl", o.n_questions)) {
+  for (Question& q : questions) {
     const Request request = request_for(o, q, passages_for(documents, q.text));
     asked.push_back(ask_both_ways(session, workspace.engine(), request, std::move(q)));
   }

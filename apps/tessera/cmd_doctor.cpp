@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "catalog/catalog.h"
+#include "model/model.h"
 #include "tessera/build_info.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
@@ -45,13 +45,6 @@ constexpr double kGigabyte = 1e9;
 constexpr size_t kPiece = size_t(4) << 20;
 constexpr int kPieces = 8;
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
-
 Findings check_cpu() {
   const BuildInfo info = build_info();
   const auto has = [&](std::string_view flag) {
@@ -67,7 +60,7 @@ Findings check_cpu() {
 }
 
 Findings check_threads() {
-  const int n_cores = usable_cores();
+  const int32_t n_cores = available_threads();
   const char* policy = std::getenv("OMP_WAIT_POLICY");
   const char* threads = std::getenv("OMP_NUM_THREADS");
   const std::string what = fmt::format("{} usable cores, OMP_WAIT_POLICY={}", n_cores,
@@ -91,8 +84,9 @@ Findings check_threads() {
 Findings check_load() {
   double load = 0;
   if (getloadavg(&load, 1) != 1) return {};
-  const std::string what = fmt::format("load average {:.1f} on {} cores", load, usable_cores());
-  if (load <= usable_cores()) return {{Level::kOk, what, ""}};
+  const int32_t n_cores = available_threads();
+  const std::string what = fmt::format("load average {:.1f} on {} cores", load, n_cores);
+  if (load <= n_cores) return {{Level::kOk, what, ""}};
   return {{Level::kWarn, what, "other programs use the cores: times measured now mean little"}};
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,36 +31,33 @@ struct IndexOptions {
   ModelOptions model;
 };
 
-// The store's own settings, or for a new one what was asked for. A store keeps its settings: chunks
-// of two kinds would never be found together.
+// A store keeps its settings: chunks of two kinds would never be found together.
+void check_same(const StoreSettings& kept, const StoreSettings& wanted, const std::string& store) {
+  const auto same = [&](const auto& a, const auto& b, std::string_view what) {
+    if (a == b) return;
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("store '{}' was made with another {} - its chunks would not be found "
+                            "- use a new store name",
+                            store, what));
+  };
+  same(kept.model, wanted.model, "model (" + kept.model + ")");
+  same(kept.anchor, wanted.anchor, "anchor");
+  same(kept.leadin_tokens, wanted.leadin_tokens, "lead-in length");
+  same(kept.chunk_tokens, wanted.chunk_tokens, "chunk size");
+  same(kept.name_space, wanted.name_space, "namespace");
+  same(kept.keep_file_types, wanted.keep_file_types, "choice of weight types");
+}
+
+// The store's own settings, or for a new one what was asked for.
 StoreSettings settle(const std::optional<StoreSettings>& kept, const IndexOptions& o) {
   StoreSettings wanted = kept.value_or(StoreSettings{});
-  if (!o.model.model.empty()) {
-    const bool is_name =
-        !o.model.model.ends_with(".gguf") && o.model.model.find('/') == std::string::npos;
-    wanted.model = is_name ? o.model.model : std::filesystem::absolute(o.model.model).string();
-  }
+  if (!o.model.model.empty()) wanted.model = lasting_model(o.model.model);
   wanted.anchor = anchor_from_name(o.anchor).value_or(wanted.anchor);  // "": as it was
   if (o.leadin_tokens > 0) wanted.leadin_tokens = o.leadin_tokens;
   if (o.chunk_tokens > 0) wanted.chunk_tokens = o.chunk_tokens;
   if (!o.name_space.empty()) wanted.name_space = o.name_space;
   if (o.model.keep_file_types) wanted.keep_file_types = true;
-  const auto same = [&](const auto& a, const auto& b, std::string_view what) {
-    if (kept && a != b) {
-      throw Error(ErrorCode::kInvalidRequest,
-                  fmt::format("store '{}' was made with another {} - its chunks would not be found "
-                              "- use a new store name",
-                              o.store, what));
-    }
-  };
-  if (kept) {
-    same(kept->model, wanted.model, "model (" + kept->model + ")");
-    same(kept->anchor, wanted.anchor, "anchor");
-    same(kept->leadin_tokens, wanted.leadin_tokens, "lead-in length");
-    same(kept->chunk_tokens, wanted.chunk_tokens, "chunk size");
-    same(kept->name_space, wanted.name_space, "namespace");
-    same(kept->keep_file_types, wanted.keep_file_types, "choice of weight types");
-  }
+  if (kept) check_same(*kept, wanted, o.store);
   return wanted;
 }
 
@@ -99,48 +97,72 @@ void note_failures(Session& session, const DocumentReport& report) {
   if (!report.failed.empty()) session.set_exit_status(kExitFailed);
 }
 
+// What indexing would do.
+struct Plan {
+  int64_t n_chunks = 0;
+  int64_t n_tokens = 0;
+  std::set<ChunkKey> missing;  // chunks whose KV is still to be computed
+  int64_t n_missing_tokens = 0;
+};
+
+void add_to_plan(Plan& plan, const std::vector<Passage>& passages, Workspace& workspace,
+                 const Anchor& anchor) {
+  const Engine& engine = workspace.engine();
+  for (const Passage& p : passages) {
+    const std::vector<int32_t> ids = engine.prompts().chunk_ids(p.title, p.text);
+    const auto n_tokens = static_cast<int64_t>(ids.size());
+    const ChunkKey key =
+        key_of(engine.domain(), {Match::kIndependent, anchor.kind, anchor.ids}, ids);
+    ++plan.n_chunks;
+    plan.n_tokens += n_tokens;
+    const bool is_missing = !workspace.store().contains(key) && plan.missing.insert(key).second;
+    if (is_missing) plan.n_missing_tokens += n_tokens;
+  }
+}
+
+double seconds_of(const Plan& plan, Engine& engine, const Anchor& anchor) {
+  if (plan.missing.empty()) return 0;
+  const int64_t n_rows = plan.n_missing_tokens + static_cast<int64_t>(anchor.ids.size());
+  return static_cast<double>(n_rows) * seconds_per_row(engine);
+}
+
 // Splits in memory only and says what indexing would cost. The store itself is not touched.
 void dry_run(Session& session, const IndexOptions& o, Workspace& workspace,
              const StoreSettings& settings) {
   DocumentReport report;
+  Plan plan;
   Engine& engine = workspace.engine();
+  const Anchor& anchor = engine.anchor(settings.anchor);
   const SplitOptions split = split_options(engine.prompts(), settings.chunk_tokens);
-  int64_t n_chunks = 0;
-  int64_t n_tokens = 0;
   for (const std::filesystem::path& path : find_documents(o.paths, report.failed)) {
     session.throw_if_stopped();
     ++report.n_files;
     try {
-      const std::optional<std::vector<std::byte>> bytes = read_file(path);
-      if (!bytes) throw Error(ErrorCode::kIo, "cannot be read");
-      const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-      for (const Passage& p : split_document(text, format_of(path), path.stem().string(), split)) {
-        ++n_chunks;
-        n_tokens += split.count_tokens(p.title, p.text);
-      }
+      add_to_plan(plan, split_bytes(path, read_document(path), split), workspace, anchor);
     } catch (const Error& error) {  // as when indexing: one bad file does not hide the others
       if (error.code() != ErrorCode::kInvalidRequest && error.code() != ErrorCode::kIo) throw;
       report.failed.push_back({path.string(), error.what()});
     }
   }
   const uint64_t each = kv_bytes_per_token(workspace.model().config());
-  const auto n_anchor = static_cast<int64_t>(engine.anchor(settings.anchor).ids.size());
-  const double seconds = static_cast<double>(n_tokens + n_anchor) * seconds_per_row(engine);
-  const uint64_t bytes = each * static_cast<uint64_t>(n_tokens);
+  const double seconds = seconds_of(plan, engine, anchor);
+  const uint64_t bytes = each * static_cast<uint64_t>(plan.n_tokens);
   note_failures(session, report);
   if (session.json()) {
     return session.print_json({{"files", report.n_files},
                                {"failed", to_json(report.failed)},
-                               {"chunks", n_chunks},
-                               {"tokens", n_tokens},
+                               {"chunks", plan.n_chunks},
+                               {"chunks_to_build", plan.missing.size()},
+                               {"tokens", plan.n_tokens},
                                {"kv_bytes", bytes},
                                {"kv_bytes_per_token", each},
                                {"seconds", seconds},
                                {"dry_run", true}});
   }
   session.print(fmt::format(
-      "would index {} files, {} chunks, {} tokens: KV {}, {} a token, about {}\n", report.n_files,
-      n_chunks, n_tokens, human_bytes(bytes), human_bytes(each), human_duration(seconds)));
+      "would index {} files, {} chunks ({} new), {} tokens: KV {}, {} a token, about {}\n",
+      report.n_files, plan.n_chunks, plan.missing.size(), plan.n_tokens, human_bytes(bytes),
+      human_bytes(each), human_duration(seconds)));
 }
 
 void print_report(Session& session, const IndexOptions& o, const DocumentReport& d,
@@ -169,9 +191,8 @@ void print_report(Session& session, const IndexOptions& o, const DocumentReport&
 
 void index(Session& session, const IndexOptions& o) {
   std::vector<FailedFile> ignored;
-  find_documents(
-      o.paths,
-      ignored);  // a path that is not there is said before a store is made or a model loaded
+  // A path that is not there is said before a store is made or a model loaded.
+  find_documents(o.paths, ignored);
   const std::filesystem::path file = store_file(o.store);
   const bool is_new = !std::filesystem::exists(file);
   if (is_new) resolve_model(o.model.model.empty() ? kDefaultModel : o.model.model);
@@ -185,7 +206,9 @@ void index(Session& session, const IndexOptions& o) {
   Workspace workspace(model, settings);
   check_fits(workspace.engine(), settings);
   if (o.dry_run) return dry_run(session, o, workspace, settings);
-  settings.write(*documents);
+  documents->init_settings(settings.to_map());
+  // Another first run with other options may have been faster.
+  check_same(settings_of(*documents, o.store), settings, o.store);
   const DocumentReport d =
       index_documents(session, *documents, o.paths,
                       split_options(workspace.engine().prompts(), settings.chunk_tokens));

@@ -96,14 +96,20 @@ void remove(const Session& session, const std::vector<std::string>& names) {
   json removed = json::array();
   for (const std::string& name : names) {
     const CatalogEntry entry = find_model(name);
-    if (!remove_model(name)) {
+    const auto [had_file, had_partial] = remove_model(name);
+    if (!had_file && !had_partial) {
       throw Error(ErrorCode::kNotFound,
                   fmt::format("model {} is not pulled - there is no {} - nothing was removed", name,
                               model_path(name).string()));
     }
-    if (!session.json())
-      session.print(fmt::format("removed {} ({})\n", name, human_bytes(entry.bytes)));
-    removed.push_back({{"name", name}, {"bytes", entry.bytes}});
+    if (!session.json()) {
+      if (had_file) session.print(fmt::format("removed {} ({})\n", name, human_bytes(entry.bytes)));
+      if (had_partial) session.print(fmt::format("removed the unfinished download of {}\n", name));
+    }
+    removed.push_back({{"name", name},
+                       {"bytes", had_file ? entry.bytes : 0},
+                       {"file", had_file},
+                       {"partial", had_partial}});
   }
   if (session.json()) session.print_json({{"removed", removed}});
 }

@@ -3,6 +3,7 @@
 // Used by `index` and `demo`.
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,6 @@ struct DocumentReport {
 
 struct KvReport {
   int64_t n_chunks = 0;
-  int64_t n_present = 0;
   int64_t n_built = 0;
   int64_t n_not_stored = 0;
   int64_t n_tokens = 0;       // of all chunks
@@ -36,17 +36,23 @@ struct KvReport {
 };
 
 // Plain text and Markdown files at or below the paths, sorted. Throws Error(kNotFound) for a path
-// that is not there; files of other kinds are listed in `failed` when they were named themselves,
-// and passed over inside folders.
+// that is not there. What the system does not let us look at is listed in `failed`; so are files of
+// other kinds and what is no file when they were named themselves, and passed over inside folders.
 std::vector<std::filesystem::path> find_documents(const std::vector<std::string>& paths,
                                                   std::vector<FailedFile>& failed);
 
-// Markdown by its file name, else plain text.
-DocumentFormat format_of(const std::filesystem::path& path);
+// The bytes of a document. Throws Error(kIo) when it cannot be read, Error(kInvalidRequest) when it
+// is too large.
+std::vector<std::byte> read_document(const std::filesystem::path& path);
+// Its passages, at least one; Markdown by its file name, else plain text. Throws
+// Error(kInvalidRequest) when there is no text or it cannot be split.
+std::vector<Passage> split_bytes(const std::filesystem::path& path,
+                                 std::span<const std::byte> bytes, const SplitOptions& split);
 // Counts tokens with `prompts`, which must outlive the result.
 SplitOptions split_options(const PromptBuilder& prompts, int32_t max_tokens);
 
-// Reads, splits and stores what is new or changed. `count_tokens` counts a chunk's target tokens.
+// Reads, splits and stores what is new or changed. A document whose new version holds no text to
+// split is removed: its old one must not be found any longer.
 DocumentReport index_documents(const Session& session, DocumentStore& documents,
                                const std::vector<std::string>& paths, const SplitOptions& split);
 

@@ -64,8 +64,6 @@ Failure failure_of(ErrorCode code) {
       return {kExitFailed, "io"};
     case ErrorCode::kOverloaded:
       return {kExitFailed, "overloaded"};
-    case ErrorCode::kInternal:
-      break;
   }
   return {kExitFailed, "internal"};
 }

@@ -7,11 +7,11 @@
 #include <charconv>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text_util.h"
 #include "catalog/catalog.h"
+#include "catalog/file_digest.h"
 
 namespace tessera {
 namespace {
@@ -28,16 +28,16 @@ std::vector<std::string> store_names() {
   return names;
 }
 
-int32_t integer_setting(const DocumentStore& documents, std::string_view name, int32_t fallback) {
-  const std::optional<std::string> text = documents.setting(name);
+int32_t integer_setting(const std::string& text, int32_t fallback) {
   int32_t value = fallback;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+  std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
 
 std::unique_ptr<ChunkStore> open_store(const ModelOptions& options) {
   std::vector<std::unique_ptr<Tier>> tiers;
-  tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = options.ram_tier_bytes}));
+  if (options.ram_tier_bytes > 0)  // a tier takes 0 for no limit
+    tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = options.ram_tier_bytes}));
   tiers.push_back(make_tier("disk", {.dir = kv_dir(), .limit_bytes = options.disk_limit_bytes}));
   return std::make_unique<ChunkStore>(std::move(tiers));
 }
@@ -47,19 +47,23 @@ std::unique_ptr<ChunkStore> open_store(const ModelOptions& options) {
 void LoadingOptions::add_to(CLI::App& app) {
   app.add_option("--threads", n_threads, "Threads of the model; 0: one for each CPU there is")
       ->check(CLI::Range(0, 1024));
-  app.add_flag("--keep-file-types", keep_file_types,
-               "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
   app.add_option("--layout", layout, "Weight layout: measured, plain or repacked")
       ->check(CLI::IsMember({"measured", "plain", "repacked"}));
+}
+
+void LoadingOptions::add_keep_file_types_to(CLI::App& app) {
+  app.add_flag("--keep-file-types", keep_file_types,
+               "Do not turn Q4_1 and Q5_0 weights into Q8_0 when they are loaded");
 }
 
 void ModelOptions::add_to(CLI::App& app) {
   app.add_option("-m,--model", model, "Name of the catalogue, or path of a GGUF file");
   LoadingOptions::add_to(app);
+  add_keep_file_types_to(app);
   app.add_option("--ctx", n_ctx,
                  "Tokens of prompt and answer together; 0: the model's, at most 8192")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--ram-tier", ram_tier_bytes, "Bytes of KV kept in memory, as in 512MB")
+  app.add_option("--ram-tier", ram_tier_bytes, "Bytes of KV kept in memory, as in 512MB; 0: none")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--disk-limit", disk_limit_bytes, "Bytes of KV kept on disk; 0: no limit")
@@ -78,26 +82,36 @@ LoadOptions LoadingOptions::load_options() const {
   return out;
 }
 
+// As resolve_model() tells them apart.
+std::string lasting_model(const std::string& name_or_path) {
+  std::error_code error;
+  const bool is_path = name_or_path.find('/') != std::string::npos ||
+                       name_or_path.ends_with(".gguf") || fs::is_regular_file(name_or_path, error);
+  return is_path ? fs::absolute(name_or_path).string() : name_or_path;
+}
+
 std::optional<StoreSettings> StoreSettings::read(const DocumentStore& documents) {
-  const std::optional<std::string> model = documents.setting("model");
-  if (!model) return std::nullopt;
+  DocumentStore::Settings kept = documents.settings();
   StoreSettings out;
-  out.model = *model;
-  out.anchor = anchor_from_name(documents.setting("anchor").value_or("")).value_or(out.anchor);
-  out.leadin_tokens = integer_setting(documents, "leadin_tokens", out.leadin_tokens);
-  out.chunk_tokens = integer_setting(documents, "chunk_tokens", out.chunk_tokens);
-  out.name_space = documents.setting("namespace").value_or(out.name_space);
-  out.keep_file_types = documents.setting("keep_file_types") == "1";
+  for (const auto& [name, value] : out.to_map()) {
+    if (!kept.contains(name)) return std::nullopt;
+  }
+  out.model = kept["model"];
+  out.anchor = anchor_from_name(kept["anchor"]).value_or(out.anchor);
+  out.leadin_tokens = integer_setting(kept["leadin_tokens"], out.leadin_tokens);
+  out.chunk_tokens = integer_setting(kept["chunk_tokens"], out.chunk_tokens);
+  out.name_space = kept["namespace"];
+  out.keep_file_types = kept["keep_file_types"] == "1";
   return out;
 }
 
-void StoreSettings::write(DocumentStore& documents) const {
-  documents.set_setting("model", model);
-  documents.set_setting("anchor", anchor_name(anchor));
-  documents.set_setting("leadin_tokens", std::to_string(leadin_tokens));
-  documents.set_setting("chunk_tokens", std::to_string(chunk_tokens));
-  documents.set_setting("namespace", name_space);
-  documents.set_setting("keep_file_types", keep_file_types ? "1" : "0");
+DocumentStore::Settings StoreSettings::to_map() const {
+  return {{"model", model},
+          {"anchor", std::string(anchor_name(anchor))},
+          {"leadin_tokens", std::to_string(leadin_tokens)},
+          {"chunk_tokens", std::to_string(chunk_tokens)},
+          {"namespace", name_space},
+          {"keep_file_types", keep_file_types ? "1" : "0"}};
 }
 
 fs::path store_file(const std::string& name) {
@@ -141,21 +155,24 @@ StoreSettings settings_of(const DocumentStore& documents, const std::string& nam
 }
 
 Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings) {
-  const Stopwatch watch;
-  model_path_ = resolve_model(options.model.empty() ? settings.model : options.model);
+  const fs::path path = resolve_model(options.model.empty() ? settings.model : options.model);
+  const FilePrint before = print_of(path);
   LoadOptions load = options.load_options();
   load.keep_file_types = load.keep_file_types || settings.keep_file_types;
-  model_ = Model::load(model_path_, load);
-  tokenizer_ = std::make_unique<Tokenizer>(model_path_);
+  model_ = Model::load(path, load);
+  tokenizer_ = std::make_unique<Tokenizer>(path);
   store_ = open_store(options);
   EngineOptions engine;
   engine.n_ctx = options.n_ctx;
   engine.n_threads = options.n_threads;
   engine.leadin_tokens = settings.leadin_tokens;
   engine.name_space = settings.name_space;
-  engine.model_digest = model_digest(model_path_);
+  engine.model_digest = model_digest(path);
+  if (print_of(path) != before) {  // its KV would be stored under the name of another file
+    throw Error(ErrorCode::kModel,
+                fmt::format("model {} was changed while it was loaded - run again", path.string()));
+  }
   engine_ = std::make_unique<Engine>(model_, *tokenizer_, store_.get(), engine);
-  load_seconds_ = watch.ms() / 1000.0;
 }
 
 uint64_t kv_bytes_per_token(const ModelConfig& config) {

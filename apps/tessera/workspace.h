@@ -18,7 +18,8 @@ struct LoadingOptions {
   bool keep_file_types = false;
   std::string layout = "measured";
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app);                  // --threads and --layout
+  void add_keep_file_types_to(CLI::App& app);  // --keep-file-types
   LoadOptions load_options() const;
 };
 
@@ -34,6 +35,10 @@ struct ModelOptions : LoadingOptions {
 
 inline constexpr const char* kDefaultModel = "qwen2.5-coder-1.5b";
 
+// What a store keeps of the model that was asked for: a name as it is, a path made absolute, so
+// that it holds in every folder.
+std::string lasting_model(const std::string& name_or_path);
+
 // How chunks of a store were made; kept with the documents, so that every later command agrees.
 struct StoreSettings {
   std::string model = kDefaultModel;
@@ -43,8 +48,10 @@ struct StoreSettings {
   std::string name_space = "default";
   bool keep_file_types = false;
 
+  // None also where some are missing.
   static std::optional<StoreSettings> read(const DocumentStore& documents);
-  void write(DocumentStore& documents) const;
+  DocumentStore::Settings to_map() const;
+  bool operator==(const StoreSettings&) const = default;
 };
 
 // Folder of a named store. Throws Error(kInvalidRequest) for a name that is not letters, digits,
@@ -64,18 +71,13 @@ class Workspace {
 
   Engine& engine() { return *engine_; }
   ChunkStore& store() { return *store_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Model& model() const { return *model_; }
-  const std::filesystem::path& model_path() const { return model_path_; }
-  double load_seconds() const { return load_seconds_; }
 
  private:
-  std::filesystem::path model_path_;
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChunkStore> store_;
   std::unique_ptr<Engine> engine_;
-  double load_seconds_ = 0;
 };
 
 // Bytes of KV of one token at rest.

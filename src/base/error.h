@@ -15,7 +15,6 @@ enum class ErrorCode {
   kIo,              // the system refused: disk full, no permission, connection lost
   kCancelled,       // the caller asked to stop
   kOverloaded,
-  kInternal,
 };
 
 class Error : public std::runtime_error {

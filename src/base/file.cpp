@@ -106,18 +106,21 @@ bool remove_if_unlocked(const fs::path& path) {
   return ::unlink(path.c_str()) == 0;
 }
 
-// Empty when the variable is unset or empty; the XDG convention says that relative paths are
-// ignored too.
+// Empty when the variable is unset.
 fs::path path_from_env(const char* name) {
   const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') return {};
-  const fs::path path(value);
+  return value == nullptr ? fs::path() : fs::path(value);
+}
+
+// The XDG convention says that relative paths are ignored.
+fs::path absolute_from_env(const char* name) {
+  fs::path path = path_from_env(name);
   return path.is_absolute() ? path : fs::path();
 }
 
 fs::path xdg_dir(const char* variable, const char* below_home) {
-  if (const fs::path base = path_from_env(variable); !base.empty()) return base / "tessera";
-  const fs::path home = path_from_env("HOME");
+  if (const fs::path base = absolute_from_env(variable); !base.empty()) return base / "tessera";
+  const fs::path home = absolute_from_env("HOME");
   if (home.empty()) {
     throw Error(ErrorCode::kIo,
                 std::string("no folder for tessera's files - HOME is not set - set HOME or ") +
@@ -202,12 +205,10 @@ std::optional<std::vector<std::byte>> read_file(const fs::path& path) {
 
 fs::path cache_dir() {
   const fs::path own = path_from_env("TESSERA_CACHE");
-  return own.empty() ? xdg_dir("XDG_CACHE_HOME", ".cache") : own;
+  return own.empty() ? xdg_dir("XDG_CACHE_HOME", ".cache") : fs::absolute(own);
 }
 
 fs::path data_dir() { return xdg_dir("XDG_DATA_HOME", ".local/share"); }
-
-fs::path config_dir() { return xdg_dir("XDG_CONFIG_HOME", ".config"); }
 
 bool try_make_private_dir(const fs::path& path, std::string& error) {
   std::error_code unknown;

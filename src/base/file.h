@@ -41,11 +41,10 @@ size_t sweep_temp_files(const std::filesystem::path& dir);
 // The whole file, or nothing when it does not exist or cannot be read.
 std::optional<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 
-// ~/.cache/tessera, ~/.local/share/tessera, ~/.config/tessera, or the XDG_* and TESSERA_CACHE
-// overrides.
+// ~/.cache/tessera and ~/.local/share/tessera, or the XDG_* and TESSERA_CACHE overrides. A relative
+// TESSERA_CACHE is meant from the current folder.
 std::filesystem::path cache_dir();
 std::filesystem::path data_dir();
-std::filesystem::path config_dir();
 
 // Creates the folder with mode 0700 and its parents. Throws Error(kIo) naming the folder.
 void make_private_dir(const std::filesystem::path& path);

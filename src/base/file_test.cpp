@@ -213,7 +213,7 @@ class DirsTest : public testing::Test {
     }
   }
   static constexpr const char* kNames[] = {"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
-                                           "XDG_CONFIG_HOME", "TESSERA_CACHE"};
+                                           "TESSERA_CACHE"};
   std::vector<std::optional<std::string>> saved_;
 };
 
@@ -221,17 +221,27 @@ TEST_F(DirsTest, FollowTheXdgConvention) {
   ::setenv("HOME", "/h", 1);
   EXPECT_EQ(cache_dir(), "/h/.cache/tessera");
   EXPECT_EQ(data_dir(), "/h/.local/share/tessera");
-  EXPECT_EQ(config_dir(), "/h/.config/tessera");
 
   ::setenv("XDG_CACHE_HOME", "/c", 1);
   ::setenv("XDG_DATA_HOME", "relative", 1);
-  ::setenv("XDG_CONFIG_HOME", "", 1);
   EXPECT_EQ(cache_dir(), "/c/tessera");
   EXPECT_EQ(data_dir(), "/h/.local/share/tessera");
-  EXPECT_EQ(config_dir(), "/h/.config/tessera");
+
+  ::setenv("XDG_DATA_HOME", "", 1);
+  EXPECT_EQ(data_dir(), "/h/.local/share/tessera");
+
+  ::setenv("TESSERA_CACHE", "", 1);
+  EXPECT_EQ(cache_dir(), "/c/tessera");
+}
+
+TEST_F(DirsTest, OwnCacheVariableComesFirstAndMayBeRelative) {
+  ::setenv("XDG_CACHE_HOME", "/c", 1);
 
   ::setenv("TESSERA_CACHE", "/t", 1);
   EXPECT_EQ(cache_dir(), "/t");
+
+  ::setenv("TESSERA_CACHE", "here/t", 1);
+  EXPECT_EQ(cache_dir(), fs::current_path() / "here/t");
 }
 
 TEST_F(DirsTest, NoHomeIsAnErrorUnlessAnotherVariableSaysWhere) {

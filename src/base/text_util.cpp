@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace tessera {
 namespace {
 
@@ -15,20 +17,10 @@ constexpr size_t kMaxNameBytes = 64;  // longer names are no slips, and the dist
 
 uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
-// Bytes of the well-formed character at `i`, or 0. The narrowed ranges of the second byte are those
-// of the Unicode standard, table 3-7.
+// Bytes of the well-formed character at `i`, or 0.
 size_t utf8_length(std::string_view text, size_t i) {
-  const uint8_t lead = byte_at(text, i);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() - i < length) return 0;
-  const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte_at(text, i + 1) < low || byte_at(text, i + 1) > high) return 0;
-  for (size_t k = 2; k < length; ++k) {
-    if ((byte_at(text, i + k) & 0xC0) != 0x80) return 0;
-  }
-  return length;
+  const Utf8Step step = next_utf8(text.substr(i));
+  return step.kind == Utf8Kind::kValid ? step.length : 0;
 }
 
 std::string lower(std::string_view text) {

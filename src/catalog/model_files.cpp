@@ -108,18 +108,18 @@ fs::path resolve_model(std::string_view name_or_path) {
                   pulled.string(), is_file(pulled) ? "of the wrong size" : "missing", entry.name));
 }
 
-bool remove_model(std::string_view name) {
+RemovedModel remove_model(std::string_view name) {
   const fs::path path = model_path(name);
   if (name.find('/') != std::string_view::npos || !is_file(path)) find_model(name);
-  if (!fs::exists(path.parent_path())) return false;
+  if (!fs::exists(path.parent_path())) return {};
   const auto lock = FileLock::try_acquire(lock_path(path));
   if (!lock) {
     throw Error(ErrorCode::kIo, fmt::format("cannot remove {} - it is being pulled - stop that or "
                                             "wait for its end",
                                             name));
   }
-  remove_partial_pull(path);
-  return fs::remove(path);
+  const bool had_partial = remove_partial_pull(path);
+  return {.file = fs::remove(path), .partial = had_partial};
 }
 
 std::string model_digest(const fs::path& gguf, const std::function<void(uint64_t)>& progress) {

@@ -31,11 +31,12 @@ fs::path lock_path(const fs::path& model) {
   return model.parent_path() / fmt::format(".{}.lock", model.filename().string());
 }
 
-void remove_partial_pull(const fs::path& model) {
+bool remove_partial_pull(const fs::path& model) {
   std::error_code ignored;  // what cannot be removed is overwritten by the next pull
-  fs::remove(part_path(model), ignored);
-  fs::remove(sidecar_path(model), ignored);
-  fs::remove_all(wheels_path(model), ignored);
+  const bool had_part = fs::remove(part_path(model), ignored);
+  const bool had_sidecar = fs::remove(sidecar_path(model), ignored);
+  const bool had_wheels = fs::remove_all(wheels_path(model), ignored) > 0 && !ignored;
+  return had_part || had_sidecar || had_wheels;
 }
 
 PartFile::PartFile(fs::path path)

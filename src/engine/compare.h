@@ -31,8 +31,18 @@ inline constexpr int32_t kCompareTokens = 32;
 Distance distance_between(std::span<const float> full, std::span<const float> policy,
                           int32_t n_vocab);
 
+// Full prefill of one request: what its other policies are held against.
+struct Reference {
+  Answer answer;
+  std::vector<int32_t> tokens;  // of the answer, at most kCompareTokens
+  std::vector<float> logits;    // that predict them, [tokens, n_vocab]
+};
+Reference full_reference(Engine& engine, Request request, const std::stop_token& stop = {});
+
 // `sink` gets the policy's text as it comes. Nothing is committed: that is the caller's to do, when
 // the result is out.
+Comparison compare_with(Engine& engine, const Reference& reference, const Request& request,
+                        const Engine::TextSink& sink = {}, const std::stop_token& stop = {});
 Comparison compare_with_full(Engine& engine, const Request& request,
                              const Engine::TextSink& sink = {}, const std::stop_token& stop = {});
 

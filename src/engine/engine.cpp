@@ -10,8 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text_util.h"
+#include "base/utf8.h"
+#include "engine/probe.h"
 #include "text/stop_filter.h"
-#include "text/utf8.h"
 
 namespace tessera {
 namespace {
@@ -105,6 +106,22 @@ void check_options(const Request& request) {
   }
 }
 
+// The residuals of `rows` among those that the probe left: all of them are there.
+std::vector<float> hidden_of(const ProbeResult& probe, std::span<const int32_t> rows,
+                             int32_t embed_dim) {
+  std::vector<float> out;
+  if (probe.hidden.empty()) return out;
+  const auto width = static_cast<ptrdiff_t>(embed_dim);
+  out.reserve(rows.size() * static_cast<size_t>(embed_dim));
+  for (const int32_t row : rows) {
+    const auto at = std::lower_bound(probe.positions.begin(), probe.positions.end(), row);
+    CHECK(at != probe.positions.end() && *at == row);
+    const auto first = probe.hidden.begin() + (at - probe.positions.begin()) * width;
+    out.insert(out.end(), first, first + width);
+  }
+  return out;
+}
+
 bool contains(const std::vector<Match>& list, Match match) {
   return std::find(list.begin(), list.end(), match) != list.end();
 }
@@ -149,6 +166,11 @@ Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& token
       decoder_(model, options.n_threads, options.micro_batch),
       kv_(model->config(), options_.n_ctx),
       domain_(domain_of(*model, tokenizer, options)) {
+  if (store != nullptr && options.model_digest.empty()) {
+    throw Error(ErrorCode::kInvalidRequest,
+                "a store needs the digest of the model - without it models of one shape would find "
+                "each other's chunks - set model_digest");
+  }
   if (tokenizer.n_vocab() != model->config().n_vocab) {
     throw Error(ErrorCode::kModel,
                 fmt::format("the tokenizer has {} tokens, the model {} - use the model's own file",
@@ -173,9 +195,12 @@ Prompt Engine::assemble(const Request& request, ChunkLookup* lookup) const {
   }
   const PromptBuilder& prompts = own ? *own : prompts_;
   PromptAssembler assembler;
+  size_t n_tokens = 0;
   const auto add = [&](SegmentKind kind, const std::vector<int32_t>& ids) {
     assembler.add(kind, ids);
-    if (lookup != nullptr) lookup->push(kind, ids);
+    n_tokens += ids.size();
+    // A prompt that is too long will be refused: nothing more is loaded for it.
+    if (lookup != nullptr && n_tokens <= static_cast<size_t>(n_ctx())) lookup->push(kind, ids);
   };
   add(SegmentKind::kPreamble, prompts.preamble_ids());
   for (const PassageText& passage : request.passages)
@@ -210,7 +235,6 @@ std::vector<FoundSegment> Engine::place(Prompt& prompt, std::vector<FoundSegment
 Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
   const std::vector<Match> lookups = policy->lookups();
-  CHECK(policy->evidence() == Evidence::kNone);  // no probe is wired to a policy yet
   check_options(request);
   Prefilled out;
   Stopwatch watch;
@@ -234,7 +258,17 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   out.found = place(out.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
   lap(out.timings.load_ms);
 
-  out.plan = make_plan(out.prompt.segments, policy->select(out.prompt.segments, {}));
+  const ProbeResult probe =
+      run_probe(policy->evidence(), {decoder_, kv_, out.prompt, out.found}, stop);
+  if (policy->evidence() == Evidence::kKvDeviation) {  // put back what the probe wrote over
+    kv_.clear();
+    out.kv_epoch = kv_.epoch();
+    out.found = place(out.prompt, std::move(out.found));
+  }
+  out.probe_rows = probe.rows;
+  std::vector<float> score = probe.score;
+  score.resize(out.prompt.ids.size(), 0.0F);
+  out.plan = make_plan(out.prompt.segments, policy->select(out.prompt.segments, score));
   lap(out.timings.select_ms);
 
   std::vector<int32_t> tokens;
@@ -242,6 +276,9 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   for (const int32_t position : out.plan.rows)
     tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
   StepOptions options;
+  const std::vector<float> hidden = hidden_of(probe, out.plan.rows, decoder_.config().embed_dim);
+  options.hidden = hidden;
+  options.layers.begin = probe.resume_at;
   options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
   // Only where there is something to publish: copying the rows costs time that is measured.
   options.capture_kv =
@@ -300,6 +337,7 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
   prefilled.timings.decode_ms = watch.ms() - prefilled.timings.first_token_ms;
 
   answer.account = account_of(prefilled.plan);
+  answer.probe_rows = prefilled.probe_rows;
   answer.timings = prefilled.timings;
   for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
     const Segment& s = prefilled.plan.segments[i];
@@ -310,8 +348,9 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
   return answer;
 }
 
-void Engine::publish_exact(const Prefilled& prefilled) {
-  if (prefilled.captured.empty()) return;  // nothing was missed
+bool Engine::publish_exact(const Prefilled& prefilled) {
+  bool all_stored = true;
+  if (prefilled.captured.empty()) return all_stored;  // nothing was missed
   const std::vector<int32_t>& ids = prefilled.prompt.ids;
   const std::vector<int32_t>& rows = prefilled.plan.rows;
   for (const Segment& s : prefilled.plan.segments) {
@@ -322,16 +361,20 @@ void Engine::publish_exact(const Prefilled& prefilled) {
         static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
     const KeyContext behind = {Match::kExact, AnchorKind::kBare,
                                std::span(ids).first(static_cast<size_t>(s.range.begin))};
-    store_->put(key_of(domain_, behind, own),
-                std::make_shared<const KvChunk>(
-                    domain_.geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
-                    slice_capture(prefilled.captured, domain_.geometry, rows.size(),
-                                  {first, first + s.range.size()})));
+    const bool is_stored =
+        store_->put(key_of(domain_, behind, own),
+                    std::make_shared<const KvChunk>(
+                        domain_.geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
+                        slice_capture(prefilled.captured, domain_.geometry, rows.size(),
+                                      {first, first + s.range.size()})));
+    all_stored = all_stored && is_stored;
   }
+  return all_stored;
 }
 
-void Engine::build_missed(const Request& request, const Prefilled& prefilled,
+bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
                           const std::stop_token& stop) {
+  bool all_stored = true;
   ChunkBuilder made = builder();
   const Anchor& behind = anchor(request.anchor);
   for (const Segment& s : prefilled.plan.segments) {
@@ -340,8 +383,11 @@ void Engine::build_missed(const Request& request, const Prefilled& prefilled,
     const size_t n_rows = behind.ids.size() + static_cast<size_t>(s.range.size());
     if (n_rows > static_cast<size_t>(kv_.n_slots())) continue;
     const auto begin = prefilled.prompt.ids.begin() + s.range.begin;
-    made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
+    const ChunkBuilder::Outcome outcome =
+        made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
+    all_stored = all_stored && outcome != ChunkBuilder::Outcome::kNotStored;
   }
+  return all_stored;
 }
 
 bool Engine::commit(const Request& request, const Prefilled& prefilled,
@@ -349,13 +395,9 @@ bool Engine::commit(const Request& request, const Prefilled& prefilled,
   const std::vector<Match> lookups = make_policy(request.policy, request.policy_options)->lookups();
   if (store_ == nullptr || lookups.empty()) return true;
   try {
-    if (is_exact_only(lookups)) {
-      publish_exact(prefilled);
-    } else {
-      build_missed(request, prefilled, stop);
-    }
-    return true;
-  } catch (const Error& error) {
+    return is_exact_only(lookups) ? publish_exact(prefilled)
+                                  : build_missed(request, prefilled, stop);
+  } catch (const std::exception& error) {  // no memory counts too: the answer is out
     spdlog::warn("chunks that were missed are not stored: {}", error.what());
     return false;
   }

@@ -24,8 +24,8 @@
 namespace tessera {
 
 struct EngineOptions {
-  int32_t n_ctx = 0;  // tokens of prompt and answer; 0: the model's, at most kDefaultContext
-  int32_t n_threads = 0;
+  int32_t n_ctx = 0;      // tokens of prompt and answer; 0: the model's, at most kDefaultContext
+  int32_t n_threads = 0;  // 0: one for each CPU there is
   int32_t micro_batch = Decoder::kDefaultMicroBatch;
   int32_t leadin_tokens = 64;
   std::string name_space = "default";
@@ -80,6 +80,7 @@ struct Prefilled {
   ReusePlan plan;
   std::vector<FoundSegment> found;  // pins, one per segment
   std::vector<float> logits;        // [n_vocab], of the last token
+  double probe_rows = 0;            // work of the policy's evidence, in rows through all layers
   // KV of the computed rows, as in StepResult::captured; only for policies that ask for nothing but
   // exact matches: what they compute is exact and may be published as such.
   std::vector<std::byte> captured;
@@ -92,6 +93,7 @@ struct Answer {
   std::string finish_reason;  // "stop" or "length"
   std::string policy;
   Account account;
+  double probe_rows = 0;  // as in Prefilled
   Timings timings;
   std::vector<SegmentReport> segments;
 };
@@ -101,9 +103,16 @@ class Engine {
   static constexpr int32_t kDefaultContext = 8192;
   using TextSink = std::function<void(std::string_view)>;
 
-  // `store` may be null: nothing is looked up or kept. References must outlive the engine.
+  // `store` may be null: nothing is looked up or kept. References must outlive the engine. Throws
+  // Error(kInvalidRequest) for a context that the model cannot hold, and for a store without a
+  // model digest, whose chunks another model would find; Error(kModel) for a tokenizer of another
+  // model; Error(kIo) without memory.
   Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer, ChunkStore* store,
          const EngineOptions& options);
+
+  // A request is checked before anything is computed: Error(kInvalidRequest) says what is wrong
+  // with it. All of these throw Error(kCancelled) when `stop` is requested, Error(kModel) for
+  // logits that are not finite, Error(kIo) without memory; the engine stays usable.
 
   // Whole request: text is given to `sink` as it comes, then commit().
   Answer answer(const Request& request, const TextSink& sink = {},
@@ -115,16 +124,15 @@ class Engine {
                   const std::stop_token& stop = {});
   // Stores what the request missed: under an exact-only policy the exact KV it computed, else
   // anchored blobs, which are made now and cost about a prefill of those chunks. Overwrites the
-  // working KV. The answer is out by then, so a failure (a stop, a full disk) is only logged:
-  // false.
+  // working KV. The answer is out by then, so a failure (a stop, a full disk) is no error: false.
   bool commit(const Request& request, const Prefilled& prefilled, const std::stop_token& stop = {});
   // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], at least
-  // one row; the prompt's own last ones first, so that row i predicts tokens[i]. The working KV
-  // must still hold the prompt; it is cut back to it.
+  // one row, fewer where the context ends; the prompt's own last ones first, so that row i predicts
+  // tokens[i]. The working KV must still hold the prompt; it is cut back to it.
   std::vector<float> forced_logits(const Prefilled& prefilled, std::span<const int32_t> tokens);
 
   const Anchor& anchor(AnchorKind kind) const { return anchors_[static_cast<size_t>(kind)]; }
-  ChunkBuilder builder();
+  ChunkBuilder builder();  // needs a store
   const PromptBuilder& prompts() const { return prompts_; }
   const KvDomain& domain() const { return domain_; }
   Decoder& decoder() { return decoder_; }
@@ -135,8 +143,8 @@ class Engine {
   Prompt assemble(const Request& request, ChunkLookup* lookup) const;
   void check_length(const Prompt& prompt) const;
   std::vector<FoundSegment> place(Prompt& prompt, std::vector<FoundSegment> found);
-  void publish_exact(const Prefilled& prefilled);
-  void build_missed(const Request& request, const Prefilled& prefilled,
+  bool publish_exact(const Prefilled& prefilled);
+  bool build_missed(const Request& request, const Prefilled& prefilled,
                     const std::stop_token& stop);
 
   const Tokenizer& tokenizer_;

@@ -53,12 +53,6 @@ double token_f1(std::string_view answer, std::span<const std::string> gold) {
   return best;
 }
 
-bool exact_match(std::string_view answer, std::span<const std::string> gold) {
-  const std::string normal = normalize_answer(answer);
-  return std::any_of(gold.begin(), gold.end(),
-                     [&](const std::string& g) { return normalize_answer(g) == normal; });
-}
-
 double median(std::vector<double> values) {
   CHECK(!values.empty());
   std::sort(values.begin(), values.end());

@@ -22,8 +22,6 @@ TEST(Metrics, F1CountsSharedWordsOnce) {
 TEST(Metrics, BestOfSeveralGoldAnswersCounts) {
   const std::vector<std::string> gold = {"12 May 1999", "May 1999"};
   EXPECT_DOUBLE_EQ(token_f1("May 1999.", gold), 1.0);
-  EXPECT_TRUE(exact_match("May, 1999", gold));
-  EXPECT_FALSE(exact_match("May", gold));
 }
 
 TEST(Metrics, EmptyAnswers) {

@@ -91,6 +91,7 @@ ModelConfig read_config(const GgufFile& file, const Architecture& arch) {
   const std::string epsilon = prefix + "attention.layer_norm_rms_epsilon";
   const std::optional<float> norm_epsilon = file.find_real(epsilon);
   if (!norm_epsilon) file.fail(epsilon, "is missing");
+  if (*norm_epsilon < 0 || *norm_epsilon > 1) file.fail(epsilon, "must lie in 0..1");
   c.norm_epsilon = *norm_epsilon;
   c.attention_scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   if (file.find_integer(prefix + "expert_count", 0, 1 << 16).value_or(0) > 0) {

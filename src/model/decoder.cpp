@@ -34,10 +34,6 @@ Decoder::Decoder(std::shared_ptr<const Model> model, int32_t n_threads, int32_t 
 
 Decoder::~Decoder() = default;
 
-uint64_t Decoder::compute_bytes() const {
-  return ggml_gallocr_get_buffer_size(runtime_->allocator.get(), 0);
-}
-
 namespace {
 
 Error out_of_memory() {
@@ -86,7 +82,9 @@ void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
                           options.layers.end == 0 ? c.n_layers : options.layers.end};
   CHECK(run.begin >= 0 && run.begin < run.end && run.end <= c.n_layers);
   CHECK(run.begin == 0 || options.hidden.size() == n_rows * static_cast<size_t>(c.embed_dim));
-  CHECK(is_within(options.norm_layers, run) && is_within(options.attention_layers, run));
+  CHECK(is_within(options.norm_layers, run));
+  for (const int32_t layer : options.attention_layers) CHECK(run.holds(layer));
+  CHECK(is_ascending_below(options.attention_layers, c.n_layers));
   CHECK(options.kv_layer == -1 || (options.kv_layer >= run.begin && options.kv_layer <= run.end &&
                                    options.kv_layer < c.n_layers));
   CHECK(!options.capture_kv || (run.begin == 0 && run.end == c.n_layers));
@@ -103,6 +101,10 @@ void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
 
 StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOptions& options) {
   check_step(config(), sequences, options);
+  return run_step(sequences, options);
+}
+
+StepResult Decoder::run_step(std::span<const SequenceRows> sequences, const StepOptions& options) {
   StepShape shape = shape_of_step(config(), sequences, options);
   CHECK(shape.n_rows <= micro_batch_);
   const Model::State& state = model_->state();
@@ -219,9 +221,12 @@ class ResultJoiner {
 StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options,
                             const std::stop_token& stop) {
   const auto n_rows = static_cast<int32_t>(rows.positions.size());
+  // All rows at once: where a pass stops below the last layer, the rows of a micro-batch count as
+  // having KV for the next one, though not for anyone else.
+  check_step(config(), {&rows, 1}, options);
   if (n_rows <= micro_batch_) {
     if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled before prefill");
-    return step({&rows, 1}, options);
+    return run_step({&rows, 1}, options);
   }
   ResultJoiner joiner(config(), rows.positions.size(), rows.positions.back() + 1);
   const size_t n_logit_layers = std::max<size_t>(1, options.logit_layers.size());
@@ -235,7 +240,7 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
     const SequenceRows part = {
         rows.kv, rows.tokens.empty() ? rows.tokens : rows.tokens.subspan(first, count),
         rows.positions.subspan(first, count)};
-    joiner.add(step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count,
+    joiner.add(run_step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count,
                n_logit_layers);
   }
   return joiner.take();
@@ -257,6 +262,9 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
       std::memcpy(kv.row(buffers.v[l], range.begin), p.chunk->v(layer).data(),
                   p.chunk->v(layer).size());
     }
+    CHECK(std::none_of(runs.begin(), runs.end(), [&](const TokenRange& r) {
+      return range.begin < r.end && r.begin < range.end;
+    }));  // K would be rotated twice
     if (!runs.empty() && runs.back().end == range.begin) {
       runs.back().end = range.end;
     } else {

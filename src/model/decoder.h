@@ -55,9 +55,9 @@ struct StepOptions {
   LayerRange norm_layers;  // L2 norm of the residual after each of these layers, averaged
   int32_t kv_layer =
       -1;  // K before RoPE and V of this layer; may be layers.end, which then only projects
-  bool capture_kv = false;              // the same of all layers, f16: what a chunk is made of
-  std::vector<int32_t> attention_rows;  // rows whose attention is wanted; one sequence only
-  LayerRange attention_layers;          // averaged over heads and these layers
+  bool capture_kv = false;                // the same of all layers, f16: what a chunk is made of
+  std::vector<int32_t> attention_rows;    // rows whose attention is wanted; one sequence only
+  std::vector<int32_t> attention_layers;  // averaged over heads and these layers, ascending
 };
 
 struct StepResult {
@@ -76,6 +76,7 @@ class Decoder {
  public:
   static constexpr int32_t kDefaultMicroBatch = 512;
 
+  // `n_threads` 0: one for each CPU there is.
   explicit Decoder(std::shared_ptr<const Model> model, int32_t n_threads = 0,
                    int32_t micro_batch = kDefaultMicroBatch);
   ~Decoder();
@@ -87,6 +88,9 @@ class Decoder {
   int32_t n_threads() const { return n_threads_; }
   int32_t micro_batch() const { return micro_batch_; }
 
+  // All of these throw Error(kIo) when there is no memory to compute in. Rows, positions and
+  // options that do not make sense are the caller's fault and end the process (CHECK).
+
   // One pass over the layers. At most micro_batch rows.
   StepResult step(std::span<const SequenceRows> sequences, const StepOptions& options);
 
@@ -96,7 +100,7 @@ class Decoder {
                      const std::stop_token& stop = {});
 
   // Copies a chunk's V, and its K rotated to where it now stands, into positions position ..
-  // position + n_tokens - 1.
+  // position + n_tokens - 1. Placements of one call must not overlap.
   struct Placement {
     const KvChunk* chunk = nullptr;
     int32_t position = 0;
@@ -107,10 +111,9 @@ class Decoder {
   // the rows node by node with a clock around each, so the pass itself is slower than prefill().
   double share_outside_kernels(const SequenceRows& rows);
 
-  // Bytes of the compute buffers so far.
-  uint64_t compute_bytes() const;
-
  private:
+  StepResult run_step(std::span<const SequenceRows> sequences, const StepOptions& options);
+
   struct Runtime;
   std::shared_ptr<const Model> model_;
   int32_t n_threads_;

@@ -76,8 +76,10 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
   file_bytes_ = static_cast<uint64_t>(info.st_size);
   {
     const LogCapture capture;
+    // The file that is open, even when another one has taken its name since.
+    const std::string open_file = fmt::format("/proc/self/fd/{}", fd_.get());
     gguf_.reset(
-        gguf_init_from_file(path.c_str(), gguf_init_params{.no_alloc = true, .ctx = nullptr}));
+        gguf_init_from_file(open_file.c_str(), gguf_init_params{.no_alloc = true, .ctx = nullptr}));
     if (gguf_ == nullptr) fail("header", LogCapture::text());
   }
   read_tensor_table();
@@ -179,8 +181,9 @@ std::optional<float> GgufFile::find_real(std::string_view key) const {
   }
   const double value = type == GGUF_TYPE_FLOAT32 ? gguf_get_val_f32(gguf_.get(), id)
                                                  : gguf_get_val_f64(gguf_.get(), id);
-  if (!std::isfinite(value)) fail(key, "is not a finite number");
-  return static_cast<float>(value);
+  const auto narrow = static_cast<float>(value);  // a double may be too large for it
+  if (!std::isfinite(narrow)) fail(key, "is not a finite number");
+  return narrow;
 }
 
 std::optional<std::string> GgufFile::find_text(std::string_view key) const {

@@ -134,8 +134,7 @@ ggml_tensor* LayerBuilder::attention(ggml_tensor* h) {
   if (c.scale_query_first) q = ggml_scale(ctx, q, c.attention_scale);
   ggml_build_forward_expand(step_.graph_, q);
   write_kv(qkv, k);
-  if (layer_ >= step_.shape_.attention_begin && layer_ < step_.shape_.attention_end)
-    probe_attention(q);
+  if (step_.shape_.probes_attention(layer_)) probe_attention(q);
   ggml_tensor* attended = attend_sequence(0, q);
   for (size_t i = 1; i < step_.shape_.sequences.size(); ++i)
     attended = ggml_concat(ctx, attended, attend_sequence(i, q), 1);

@@ -40,7 +40,7 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
     const int32_t n_keys = round_up(s.positions.back() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
     const auto n_rows = static_cast<int32_t>(s.positions.size());
     shape.sequences.push_back(
-        {s.kv, s.kv->id(), shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_slots())});
+        {s.kv, s.kv->id(), shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_readable())});
     shape.n_rows += n_rows;
   }
   shape.n_padded = prefill ? std::max(kMinRows, round_up(shape.n_rows, kRowGroup)) : shape.n_rows;
@@ -59,9 +59,7 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
   shape.kv_layer = options.kv_layer;
   shape.capture_kv = options.capture_kv;
   shape.n_attention_rows = static_cast<int32_t>(options.attention_rows.size());
-  shape.attention_begin = options.attention_layers.begin;
-  shape.attention_end =
-      shape.n_attention_rows > 0 ? options.attention_layers.end : shape.attention_begin;
+  if (shape.n_attention_rows > 0) shape.attention_layers = options.attention_layers;
   return shape;
 }
 
@@ -130,7 +128,7 @@ ggml_tensor* StepGraph::output(ggml_tensor* tensor) {
 bool StepGraph::wants_only_kv(int32_t layer) const {
   const int32_t last = model_.config.n_layers - 1;
   return layer == last && shape_.n_logit_rows == 0 && !shape_.return_hidden &&
-         shape_.norm_end <= last && shape_.attention_end <= last;
+         shape_.norm_end <= last && !shape_.probes_attention(last);
 }
 
 bool StepGraph::is_trimmed(int32_t layer) const {
@@ -241,7 +239,7 @@ void StepGraph::set_inputs(std::span<const SequenceRows> sequences, const StepOp
     std::copy(at.begin(), at.end(), slots);
     // Rows that only pad write behind the last slot, each to its own: equal slots would race.
     for (size_t pad = at.size(); pad < static_cast<size_t>(s.n_rows); ++pad)
-      slots[pad] = s.kv->n_slots() + static_cast<int64_t>(pad - at.size());
+      slots[pad] = s.kv->n_readable() + static_cast<int64_t>(pad - at.size());
     fill_masks(s, i, at);
   }
   if (hidden_in_ != nullptr) {
@@ -276,7 +274,7 @@ void StepGraph::read_outputs(StepResult& result) const {
   if (attention_sum_ == nullptr) return;
   const StepShape::Sequence& s = shape_.sequences.front();
   const float scale =
-      1.0F / static_cast<float>(c.n_heads * (shape_.attention_end - shape_.attention_begin));
+      1.0F / static_cast<float>(static_cast<size_t>(c.n_heads) * shape_.attention_layers.size());
   const auto* sums = static_cast<const float*>(attention_sum_->data);
   for (int32_t i = 0; i < shape_.n_attention_rows; ++i) {
     for (int32_t key = 0; key < result.n_keys; ++key) {

@@ -3,6 +3,7 @@
 // src/model.
 #include <ggml-cpp.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -36,8 +37,12 @@ struct StepShape {
   int32_t kv_layer = -1;
   bool capture_kv = false;
   int32_t n_attention_rows = 0;
-  int32_t attention_begin = 0, attention_end = 0;
+  std::vector<int32_t> attention_layers;  // empty without attention rows
   bool operator==(const StepShape&) const = default;
+
+  bool probes_attention(int32_t layer) const {
+    return std::binary_search(attention_layers.begin(), attention_layers.end(), layer);
+  }
 };
 
 StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences,

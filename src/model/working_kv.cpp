@@ -30,7 +30,8 @@ WorkingKv::Buffers::~Buffers() {
 WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
     : buffers_(std::make_unique<Buffers>()), id_(next_id()) {
   CHECK(n_slots > 0);
-  n_slots_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
+  n_slots_ = n_slots;
+  n_readable_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
   valid_.assign(static_cast<size_t>(n_slots_), false);
   Buffers& b = *buffers_;
   const auto n_tensors = 2 * static_cast<size_t>(config.n_layers);
@@ -39,9 +40,9 @@ WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
                              .no_alloc = true}));
   for (int32_t i = 0; i < config.n_layers; ++i) {
     b.k.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(),
-                                     n_slots_ + kScratchSlots));
+                                     n_readable_ + kScratchSlots));
     b.v.push_back(ggml_new_tensor_2d(b.context.get(), GGML_TYPE_F16, config.kv_dim(),
-                                     n_slots_ + kScratchSlots));
+                                     n_readable_ + kScratchSlots));
   }
   const size_t alignment = ggml_backend_buft_get_alignment(ggml_backend_cpu_buffer_type());
   const size_t each = (ggml_nbytes(b.k.front()) + alignment - 1) / alignment * alignment;
@@ -70,8 +71,6 @@ void WorkingKv::clear() {
   ++epoch_;
   truncate(0);
 }
-
-uint64_t WorkingKv::bytes() const { return buffers_->bytes; }
 
 void WorkingKv::truncate(int32_t position) {
   CHECK(position >= 0 && position <= n_slots_);

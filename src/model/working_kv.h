@@ -25,15 +25,17 @@ class WorkingKv {
   WorkingKv& operator=(const WorkingKv&) = delete;
 
   int32_t n_slots() const { return n_slots_; }
+  // Slots that attention may read: whole groups, so a few more than can be written.
+  int32_t n_readable() const { return n_readable_; }
   // Unlike the address, never that of an earlier object.
   uint64_t id() const { return id_; }
   // Raised by clear(): who keeps something in front compares it to see whether it is still there.
   uint64_t epoch() const { return epoch_; }
-  uint64_t bytes() const;  // reserved
 
   // Forgets everything from `position` on.
   void truncate(int32_t position);
   void clear();
+  // `position` within 0..n_slots-1.
   bool has(int32_t position) const { return valid_[static_cast<size_t>(position)]; }
   // Positions 0..n-1 all have KV.
   bool complete_up_to(int32_t n) const;
@@ -50,6 +52,7 @@ class WorkingKv {
   struct Buffers;
   std::unique_ptr<Buffers> buffers_;
   int32_t n_slots_ = 0;
+  int32_t n_readable_ = 0;
   uint64_t id_ = 0;
   uint64_t epoch_ = 0;
   std::vector<bool> valid_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -120,6 +121,18 @@ int64_t put_document(Database& database, const StoredDocument& document) {
   return id;
 }
 
+DocumentStore::Settings read_settings(Database& database) {
+  Statement rows(database, "SELECT name, value FROM settings");
+  DocumentStore::Settings out;
+  while (rows.step()) out.emplace(rows.text(0), rows.text(1));
+  return out;
+}
+
+void put_settings(Database& database, const DocumentStore::Settings& settings) {
+  Statement put(database, "INSERT OR REPLACE INTO settings(name, value) VALUES (?1, ?2)");
+  for (const auto& [name, value] : settings) put.bind(1, name).bind(2, value).run();
+}
+
 std::vector<StoredDocument> read_documents(Statement& rows) {
   std::vector<StoredDocument> out;
   while (rows.step()) out.push_back({rows.text(0), rows.text(1), rows.integer(2)});
@@ -152,17 +165,27 @@ DocumentStore::DocumentStore(const std::filesystem::path& file)
 
 DocumentStore::~DocumentStore() = default;
 
-std::optional<std::string> DocumentStore::setting(std::string_view name) const {
+DocumentStore::Settings DocumentStore::settings() const {
   const std::lock_guard lock(state_->mutex);
-  Statement find(state_->database, "SELECT value FROM settings WHERE name = ?1");
-  find.bind(1, name);
-  return find.step() ? std::optional(find.text(0)) : std::nullopt;
+  return read_settings(state_->database);
 }
 
-void DocumentStore::set_setting(std::string_view name, std::string_view value) {
+void DocumentStore::init_settings(const Settings& settings) {
   const std::lock_guard lock(state_->mutex);
-  Statement put(state_->database, "INSERT OR REPLACE INTO settings(name, value) VALUES (?1, ?2)");
-  put.bind(1, name).bind(2, value).run();
+  WriteTransaction transaction(state_->database);
+  const Settings kept = read_settings(state_->database);
+  const bool has_all = std::all_of(settings.begin(), settings.end(),
+                                   [&](const auto& each) { return kept.contains(each.first); });
+  if (has_all) return;
+  put_settings(state_->database, settings);
+  transaction.commit();
+}
+
+void DocumentStore::replace_settings(const Settings& settings) {
+  const std::lock_guard lock(state_->mutex);
+  WriteTransaction transaction(state_->database);
+  put_settings(state_->database, settings);
+  transaction.commit();
 }
 
 std::vector<int64_t> DocumentStore::add_document(const StoredDocument& document,

@@ -40,9 +40,14 @@ class DocumentStore {
   explicit DocumentStore(const std::filesystem::path& file);
   ~DocumentStore();
 
-  // Settings of the store (model, anchor, preamble...). Kept as text.
-  std::optional<std::string> setting(std::string_view name) const;
-  void set_setting(std::string_view name, std::string_view value);
+  // Settings of the store by name (model, anchor...). Kept as text.
+  using Settings = std::map<std::string, std::string>;
+  Settings settings() const;
+  // All of them in one transaction, unless each of these names has a value already: of several
+  // first writers one wins as a whole, and a part of the settings counts as none.
+  void init_settings(const Settings& settings);
+  // All of them in one transaction, whatever their values were.
+  void replace_settings(const Settings& settings);
 
   // Replaces the document and all its passages in one transaction. Returns the passages' ids.
   std::vector<int64_t> add_document(const StoredDocument& document,

@@ -27,6 +27,7 @@ using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
 using testing::SizeIs;
 
 // In memory where the system has such a folder: kills are survived there as on a disk, and every
@@ -142,14 +143,30 @@ TEST_F(DocumentStoreTest, AnUnknownDocumentHasNothing) {
 
 TEST_F(DocumentStoreTest, KeepsSettings) {
   DocumentStore store(file_);
-  EXPECT_EQ(store.setting("model"), std::nullopt);
+  EXPECT_THAT(store.settings(), IsEmpty());
 
-  store.set_setting("model", "a");
-  store.set_setting("model", "qwen 'q' \u00e9");
-  store.set_setting("empty", {});
+  store.replace_settings({{"model", "a"}});
+  store.replace_settings({{"model", "qwen 'q' \u00e9"}, {"empty", ""}});
 
-  EXPECT_EQ(store.setting("model"), "qwen 'q' \u00e9");
-  EXPECT_EQ(store.setting("empty"), "");
+  EXPECT_THAT(store.settings(), ElementsAre(Pair("empty", ""), Pair("model", "qwen 'q' \u00e9")));
+}
+
+TEST_F(DocumentStoreTest, TheFirstWriterOfSettingsWinsWithAllOfThem) {
+  DocumentStore first(file_), second(file_);
+
+  first.init_settings({{"anchor", "bare"}, {"model", "a"}});
+  second.init_settings({{"anchor", "leadin"}, {"model", "b"}});
+
+  EXPECT_THAT(second.settings(), ElementsAre(Pair("anchor", "bare"), Pair("model", "a")));
+}
+
+TEST_F(DocumentStoreTest, APartOfTheSettingsCountsAsNone) {
+  DocumentStore store(file_);
+  store.replace_settings({{"model", "a"}});
+
+  store.init_settings({{"anchor", "leadin"}, {"model", "b"}});
+
+  EXPECT_THAT(store.settings(), ElementsAre(Pair("anchor", "leadin"), Pair("model", "b")));
 }
 
 TEST_F(DocumentStoreTest, SurvivesReopening) {
@@ -157,7 +174,7 @@ TEST_F(DocumentStoreTest, SurvivesReopening) {
   {
     DocumentStore store(file_);
     store.add_document({.path = "a", .digest = "1"}, {passage("alpha"), passage("more alpha")});
-    store.set_setting("anchor", "leadin");
+    store.replace_settings({{"anchor", "leadin"}});
   }
 
   const DocumentStore store(file_);
@@ -168,13 +185,13 @@ TEST_F(DocumentStoreTest, SurvivesReopening) {
   EXPECT_EQ(documents[0].n_passages, 2);
   EXPECT_EQ(documents[1].path, "b");
   EXPECT_THAT(found(store, "beta"), ElementsAre("beta"));
-  EXPECT_EQ(store.setting("anchor"), "leadin");
+  EXPECT_EQ(store.settings()["anchor"], "leadin");
 }
 
 TEST_F(DocumentStoreTest, IsPrivateToItsOwner) {
   const mode_t before = umask(0);
   DocumentStore store(file_);
-  store.set_setting("a", "b");
+  store.replace_settings({{"a", "b"}});
   umask(before);
 
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
@@ -379,14 +396,14 @@ TEST_F(DocumentStoreTest, RefusesADatabaseOfAnotherProgramAndLeavesIt) {
 }
 
 TEST_F(DocumentStoreTest, RefusesANewerSchemaAndSaysToUpgrade) {
-  { DocumentStore(file_).set_setting("a", "b"); }
+  { DocumentStore(file_).replace_settings({{"a", "b"}}); }
   Database(file_).execute("PRAGMA user_version=2");
 
   EXPECT_THAT(message_of([&] { DocumentStore store(file_); }, ErrorCode::kIo),
               HasSubstr("upgrade"));
 
   Database(file_).execute("PRAGMA user_version=1");
-  EXPECT_EQ(DocumentStore(file_).setting("a"), "b");
+  EXPECT_EQ(DocumentStore(file_).settings()["a"], "b");
 }
 
 TEST_F(DocumentStoreTest, RefusesWhatCannotBeAFile) {
@@ -400,8 +417,8 @@ TEST_F(DocumentStoreTest, OpensFilesWithOddNamesAndEmptyFiles) {
   for (const std::string name : {"a b.db", "100%25.db", "what?mode=ro", "#1", "\u00e9.db"}) {
     const std::filesystem::path file = folder_ / name;
     std::ofstream(file).close();
-    { DocumentStore(file).set_setting("a", name); }
-    EXPECT_EQ(DocumentStore(file).setting("a"), name);
+    { DocumentStore(file).replace_settings({{"a", name}}); }
+    EXPECT_EQ(DocumentStore(file).settings()["a"], name);
   }
 }
 
@@ -415,7 +432,7 @@ TEST_F(DocumentStoreTest, WritersWaitForTheWriteLock) {
   std::jthread writer([&] {
     is_about_to_write = true;
     EXPECT_NO_THROW(EXPECT_TRUE(store.remove_document(word_of(0, 0))));
-    EXPECT_NO_THROW(store.set_setting("c", "d"));
+    EXPECT_NO_THROW(store.replace_settings({{"c", "d"}}));
   });
   while (!is_about_to_write) std::this_thread::yield();
 
@@ -424,20 +441,20 @@ TEST_F(DocumentStoreTest, WritersWaitForTheWriteLock) {
   writer.join();
 
   EXPECT_EQ(store.n_passages(), 0);
-  EXPECT_EQ(store.setting("a"), "b");
+  EXPECT_EQ(store.settings()["a"], "b");
 }
 
 // A creator killed early leaves the file without its write-ahead log; the next one to open it
 // switches it on, although another one is writing.
 TEST_F(DocumentStoreTest, OpeningWaitsForAWriterOfAFileThatHasNoLogYet) {
-  { DocumentStore(file_).set_setting("a", "b"); }
+  { DocumentStore(file_).replace_settings({{"a", "b"}}); }
   Database other(file_);
   ASSERT_EQ(other.pragma_text("journal_mode=DELETE"), "delete");
   other.execute("BEGIN IMMEDIATE; INSERT INTO settings VALUES ('c', 'd')");
   std::atomic<bool> is_about_to_open = false;
   std::jthread opener([&] {
     is_about_to_open = true;
-    EXPECT_NO_THROW(EXPECT_EQ(DocumentStore(file_).setting("a"), "b"));
+    EXPECT_NO_THROW(EXPECT_EQ(DocumentStore(file_).settings()["a"], "b"));
   });
   while (!is_about_to_open) std::this_thread::yield();
 
@@ -551,7 +568,7 @@ TEST_F(DocumentStoreTest, AKilledWriterLeavesWholeDocumentsAndAllThatWereReporte
 TEST_F(DocumentStoreTest, AFileWhoseCreatorWasKilledIsUsable) {
   for (int round = 0; round < 12; ++round) {
     const std::filesystem::path file = folder_ / std::to_string(round);
-    const pid_t child = start([&] { DocumentStore(file).set_setting("a", "b"); });
+    const pid_t child = start([&] { DocumentStore(file).replace_settings({{"a", "b"}}); });
     // The child is let go on until the folder shows some sign of it; the sign differs with the
     // round.
     const std::string sign = round % 3 == 0 ? "" : round % 3 == 1 ? "-journal" : "-wal";
@@ -562,9 +579,9 @@ TEST_F(DocumentStoreTest, AFileWhoseCreatorWasKilledIsUsable) {
     status_of(child);
 
     DocumentStore store(file);
-    EXPECT_THAT(store.setting("a"), AnyOf(std::nullopt, std::optional<std::string>("b")));
-    store.set_setting("a", "c");
-    EXPECT_EQ(DocumentStore(file).setting("a"), "c");
+    EXPECT_THAT(store.settings(), AnyOf(IsEmpty(), ElementsAre(Pair("a", "b"))));
+    store.replace_settings({{"a", "c"}});
+    EXPECT_EQ(DocumentStore(file).settings()["a"], "c");
   }
 }
 

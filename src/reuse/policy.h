@@ -12,9 +12,14 @@
 
 namespace tessera {
 
-// What a policy reads besides the layout: one score per position. The engine runs the probe that
-// makes it.
-enum class Evidence { kNone, kScorerNorm, kValueDeviation, kCrossChunkAttention, kQueryAttention };
+// What a policy reads besides the layout: one score per position of the prompt. The engine runs the
+// probe that makes it (src/engine/probe.h).
+enum class Evidence {
+  kNone,
+  kQueryAttention,  // attention that the rows of the query pay to each position
+  kValueDeviation,  // squared distance of V at layer 1 from what it would be in full prefill
+  kKvDeviation,     // relative squared distance of K and V from full prefill, over all layers
+};
 
 class ReusePolicy {
  public:
@@ -27,7 +32,7 @@ class ReusePolicy {
 
   // Positions of loaded tokens to recompute, ascending and without repeats, only in segments that
   // are approximate matches. The engine adds the fresh ones. `score` has one value per position of
-  // the prompt, or none when evidence() is kNone.
+  // the prompt; not read when evidence() is kNone.
   virtual std::vector<int32_t> select(std::span<const Segment> segments,
                                       std::span<const float> score) const = 0;
 };
@@ -35,11 +40,22 @@ class ReusePolicy {
 struct PolicyOptions {
   double recompute_ratio = 0.15;  // share of loaded approximate tokens, 0..1
   int32_t head_tokens = 0;        // epic: tokens per chunk; 0: floor(budget / chunks)
+  int32_t window = 15;            // query_aware: tokens of the running mean, odd; 1: none
+  double head_share = 0;          // query_aware: share of the budget for chunk heads, 0..1
+  uint64_t seed = 0;              // random
 };
 
 // Tokens of approximate matches, and the budget ceil(ratio * n_loaded) of DESIGN.md section 2.
 int32_t n_loaded_tokens(std::span<const Segment> segments);
 int32_t recompute_budget(double ratio, int32_t n_loaded);
+
+// The `budget` positions of approximate matches with the highest score, ascending. Of equal scores
+// the earlier position is taken. `taken` (ascending) are in already and count.
+std::vector<int32_t> highest_positions(std::span<const Segment> segments,
+                                       std::span<const float> score, int32_t budget,
+                                       std::vector<int32_t> taken = {});
+// The first tokens of every approximate match, as even as they can be, `budget` in all: ascending.
+std::vector<int32_t> chunk_heads(std::span<const Segment> segments, int32_t budget);
 
 struct PolicyInfo {
   std::string_view name;

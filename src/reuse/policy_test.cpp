@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
 
@@ -141,6 +142,10 @@ TEST_P(PolicyContract, RefusesOptionsOutOfRange) {
     EXPECT_THROW(at(ratio), Error) << ratio;
   }
   EXPECT_THROW(make_policy(GetParam(), {.recompute_ratio = 0.15, .head_tokens = -1}), Error);
+  for (const int window : {0, -3, 2})
+    EXPECT_THROW(make_policy(GetParam(), {.window = window}), Error) << window;
+  for (const double share : {-0.1, 1.1, nan})
+    EXPECT_THROW(make_policy(GetParam(), {.head_share = share}), Error) << share;
   EXPECT_NE(at(0), nullptr);
   EXPECT_NE(at(1), nullptr);
 }
@@ -257,6 +262,63 @@ TEST(Epic, GivenHeadTokensAreExactWhateverTheRatio) {
     const auto policy = make_policy("epic", {.recompute_ratio = ratio, .head_tokens = 3});
     EXPECT_THAT(policy->select(layout.segments, {}), ElementsAre(4, 5, 6, 7, 8)) << ratio;
   }
+}
+
+// Scores of a layout: 0 but for the given positions.
+std::vector<float> scores(const Layout& layout, const std::map<int32_t, float>& given) {
+  std::vector<float> out(static_cast<size_t>(layout.n_tokens), 0.0F);
+  for (const auto& [at, value] : given) out[static_cast<size_t>(at)] = value;
+  return out;
+}
+
+TEST(CacheBlend, TakesTheHighestScoresAndTheEarlierOfEqualOnes) {
+  const Layout layout({{10, Match::kIndependent}, {10, Match::kExact}, {10, Match::kSoft}});
+  const auto policy = make_policy("cacheblend", {.recompute_ratio = 0.2});  // 4 of 20
+
+  const auto rows = policy->select(
+      layout.segments, scores(layout, {{5, 2.0F}, {15, 9.0F}, {24, 3.0F}, {25, 1.0F}, {33, 1.0F}}));
+
+  EXPECT_THAT(rows, ElementsAre(5, 24, 25, 33)) << "15 is exact";
+  EXPECT_THAT(policy->select(layout.segments, scores(layout, {})), ElementsAre(4, 5, 6, 7));
+}
+
+TEST(QueryAware, TakesTheNeighboursOfWhatTheQueryAttendsTo) {
+  const Layout layout({{30, Match::kIndependent}});
+  const std::vector<float> score = scores(layout, {{20, 1.0F}, {0, 50.0F}});
+
+  // 5 of 30; the preamble's score is not lent to the tokens beside it.
+  EXPECT_THAT(make_policy("query_aware", {.recompute_ratio = 0.15, .window = 5})
+                  ->select(layout.segments, score),
+              ElementsAre(18, 19, 20, 21, 22));
+  EXPECT_THAT(make_policy("query_aware", {.recompute_ratio = 0.01, .window = 1})
+                  ->select(layout.segments, score),
+              ElementsAre(20));
+}
+
+TEST(QueryAware, HeadShareGoesToTheFirstTokensOfChunks) {
+  const Layout layout({{10, Match::kIndependent}, {10, Match::kIndependent}});
+  const auto policy =
+      make_policy("query_aware", {.recompute_ratio = 0.2, .window = 1, .head_share = 0.5});
+
+  const auto rows =
+      policy->select(layout.segments, scores(layout, {{4, 9.0F}, {9, 2.0F}, {20, 3.0F}}));
+
+  EXPECT_THAT(rows, ElementsAre(4, 9, 14, 20)) << "4 counts once, as a head";
+}
+
+TEST(Random, DependsOnItsSeedAndOnNothingElse) {
+  const Layout layout({{50, Match::kIndependent}});
+  const auto drawn = [&](uint64_t seed) {
+    return make_policy("random", {.recompute_ratio = 0.2, .seed = seed})
+        ->select(layout.segments, scores(layout, {{9, 1.0F}}));
+  };
+
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2));
+  std::vector<int> hits(50, 0);
+  for (uint64_t seed = 0; seed < 2000; ++seed)
+    for (const int32_t at : drawn(seed)) ++hits[static_cast<size_t>(at - 4)];
+  for (const int n : hits) EXPECT_NEAR(n, 400, 100);  // 5.6 standard deviations
 }
 
 }  // namespace

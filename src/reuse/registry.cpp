@@ -13,6 +13,10 @@ PolicyPtr make_full(const PolicyOptions&);
 PolicyPtr make_prefix(const PolicyOptions&);
 PolicyPtr make_reuse(const PolicyOptions&);
 PolicyPtr make_epic(const PolicyOptions&);
+PolicyPtr make_cacheblend(const PolicyOptions&);
+PolicyPtr make_query_aware(const PolicyOptions&);
+PolicyPtr make_random(const PolicyOptions&);
+PolicyPtr make_oracle(const PolicyOptions&);
 
 namespace {
 
@@ -28,24 +32,42 @@ constexpr Row kPolicies[] = {
      "load only what stands behind the same tokens as before; the rest anew"},
     {"reuse", make_reuse, "load every chunk and recompute none of it; the lower bound"},
     {"epic", make_epic, "load every chunk and recompute its first tokens"},
+    {"cacheblend", make_cacheblend,
+     "recompute the tokens whose V at layer 1 is furthest from full prefill's"},
+    {"query_aware", make_query_aware,
+     "recompute the windows of tokens that the question attends to most"},
+    {"random", make_random, "recompute tokens drawn at random; a control"},
+    {"oracle", make_oracle,
+     "recompute the tokens whose KV is furthest from full prefill's, which runs first; a control"},
 };
 
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
+
 // Written so that NaN is refused too.
-void check_options(const PolicyOptions& options) {
-  if (!(options.recompute_ratio >= 0 && options.recompute_ratio <= 1)) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("recompute ratio {} is out of range - it is the share of loaded tokens "
-                            "to compute again - "
-                            "give a number from 0 to 1",
-                            options.recompute_ratio));
+void check_options(const PolicyOptions& o) {
+  if (!(o.recompute_ratio >= 0 && o.recompute_ratio <= 1)) {
+    refuse(
+        fmt::format("recompute ratio {} is out of range - it is the share of loaded tokens to "
+                    "compute again - give a number from 0 to 1",
+                    o.recompute_ratio));
   }
-  if (options.head_tokens < 0) {
-    throw Error(
-        ErrorCode::kInvalidRequest,
-        fmt::format(
-            "head tokens {} is negative - it is the number of tokens per chunk to compute again - "
-            "give 0 to let the ratio decide, or a positive number",
-            options.head_tokens));
+  if (o.head_tokens < 0) {
+    refuse(
+        fmt::format("head tokens {} is negative - it is the number of tokens per chunk to "
+                    "compute again - give 0 to let the ratio decide, or a positive number",
+                    o.head_tokens));
+  }
+  if (o.window < 1 || o.window % 2 == 0) {
+    refuse(
+        fmt::format("window {} is not odd and positive - it is the width of the running mean - "
+                    "give 1, 3, 5 ...",
+                    o.window));
+  }
+  if (!(o.head_share >= 0 && o.head_share <= 1)) {
+    refuse(
+        fmt::format("head share {} is out of range - it is the share of the budget for the "
+                    "first tokens of chunks - give a number from 0 to 1",
+                    o.head_share));
   }
 }
 

@@ -53,7 +53,8 @@ OpenBlob open_blob(const fs::path& path) {
     blob.outcome = outcome_of(errno);
     return blob;
   }
-  blob.outcome = S_ISREG(status.st_mode) ? BlobOutcome::kFound : BlobOutcome::kCorrupt;
+  const bool is_ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+  blob.outcome = is_ours ? BlobOutcome::kFound : BlobOutcome::kCorrupt;
   blob.file_bytes = static_cast<uint64_t>(status.st_size);
   return blob;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Chunk blobs as files. A path is not trusted: only a regular file is read, links are not followed
-// and nothing blocks. Replacing a blob is a rename, so whoever has it open keeps reading the old
-// one. Thread-safe.
+// Chunk blobs as files. A path is not trusted: only a regular file of this process's user is read,
+// links are not followed and nothing blocks. Replacing a blob is a rename, so whoever has it open
+// keeps reading the old one. Thread-safe.
 #include <cstdint>
 #include <filesystem>
 #include <optional>

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "kv/chunk_format.h"
 #include "store/store_testing.h"
@@ -57,7 +58,7 @@ TEST_F(DiskTierScan, ServingWithoutALimitScansNothing) {
   EXPECT_TRUE(lazy->put(key_number(3), chunk_));
   EXPECT_TRUE(lazy->erase(key_number(3)));
   EXPECT_TRUE(lazy->contains(key_));
-  EXPECT_TRUE(lazy->verify(key_));
+  EXPECT_EQ(lazy->verify(key_), Verdict::kGood);
 
   ASSERT_TRUE(tier_->put(key_number(4), chunk_));
 
@@ -104,6 +105,39 @@ TEST_F(DiskTierScan, FirstPutUnderALimitCountsWhatAnEarlierRunLeft) {
   EXPECT_FALSE(tier_->contains(key_number(2)));
   EXPECT_TRUE(tier_->contains(key_number(3)));
   EXPECT_TRUE(tier_->contains(key_number(4)));
+}
+
+// As two processes would: each has scanned before the other writes.
+TEST_F(DiskTierScan, TiersOfOneFolderHoldTheLimitTogether) {
+  const uint64_t limit = 3 * file_bytes_;
+  const auto one = open(limit);
+  const auto other = open(limit);
+  ASSERT_EQ(one->stats().entries + other->stats().entries, 0U);
+
+  for (uint32_t n = 1; n <= 3; ++n) {
+    ASSERT_TRUE(one->put(key_number(n), make_chunk(n, 5)));
+    ASSERT_TRUE(other->put(key_number(10 + n), make_chunk(10 + n, 5)));
+    EXPECT_LE(open()->stats().bytes, limit);
+  }
+
+  EXPECT_EQ(open()->stats().bytes, limit);
+  EXPECT_TRUE(other->contains(key_number(13)));
+}
+
+TEST_F(DiskTierScan, ThreadsOfSeveralTiersHoldTheLimitTogether) {
+  const uint64_t limit = 3 * file_bytes_;
+  std::vector<std::jthread> writers;
+  for (uint32_t writer = 0; writer < 3; ++writer) {
+    writers.emplace_back([this, writer, limit] {
+      const auto own = open(limit);
+      for (uint32_t n = 0; n < 8; ++n) {
+        EXPECT_TRUE(own->put(key_number(8 * writer + n), make_chunk(n, 5)));
+      }
+    });
+  }
+  writers.clear();
+
+  EXPECT_EQ(open()->stats().bytes, limit);
 }
 
 }  // namespace

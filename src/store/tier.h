@@ -30,9 +30,19 @@ struct TierEntry {
   uint64_t bytes = 0;
 };
 
+// What a look at a whole entry found.
+enum class Verdict {
+  kGood,
+  kGone,     // not there, perhaps evicted meanwhile
+  kDamaged,  // counted as corrupt and removed
+  kUnknown,  // the medium refused, which says nothing about the entry
+};
+
 struct TierOptions {
   std::filesystem::path dir;  // disk
-  uint64_t limit_bytes = 0;   // 0: no limit
+  // 0: no limit. On disk the tiers of one folder that have a limit, in whatever process, hold it
+  // together; where the file system has no locks, each process holds it by itself.
+  uint64_t limit_bytes = 0;
 };
 
 class Tier {
@@ -59,10 +69,11 @@ class Tier {
 
   virtual TierStats stats() = 0;
 
-  // Reads the whole entry and compares its checksums, with no model at hand. A damaged entry is
-  // counted as corrupt, removed and false; so is one that is not there, uncounted. Media that
-  // cannot rot only look whether it is there.
-  virtual bool verify(const ChunkKey& key) { return contains(key); }
+  // Reads the whole entry and compares its checksums, with no model at hand. Media that cannot rot
+  // only look whether it is there.
+  virtual Verdict verify(const ChunkKey& key) {
+    return contains(key) ? Verdict::kGood : Verdict::kGone;
+  }
 };
 
 std::vector<std::string_view> tier_names();

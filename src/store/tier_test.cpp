@@ -94,10 +94,10 @@ TEST_P(TierContract, ContainsFollowsPutAndErase) {
   EXPECT_FALSE(tier_->contains(key_number(1)));
   ASSERT_TRUE(tier_->put(key_number(1), make_chunk(1, 4)));
   EXPECT_TRUE(tier_->contains(key_number(1)));
-  EXPECT_TRUE(tier_->verify(key_number(1)));
+  EXPECT_EQ(tier_->verify(key_number(1)), Verdict::kGood);
   tier_->erase(key_number(1));
   EXPECT_FALSE(tier_->contains(key_number(1)));
-  EXPECT_FALSE(tier_->verify(key_number(1)));
+  EXPECT_EQ(tier_->verify(key_number(1)), Verdict::kGone);
 }
 
 TEST_P(TierContract, EvictedThenAskedForIsAMissEveryTime) {

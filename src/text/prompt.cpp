@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/text_util.h"
+#include "base/utf8.h"
 #include "text/chat_template.h"
 #include "text/leadin.h"
-#include "text/utf8.h"
 
 namespace tessera {
 namespace {

@@ -50,8 +50,10 @@ Sampler::~Sampler() = default;
 
 int32_t Sampler::pick(std::span<const float> logits) {
   const auto top = std::max_element(logits.begin(), logits.end());
-  // NaN compares false with everything, so a row of them passes for any maximum.
-  if (top == logits.end() || !std::isfinite(*top) || std::isnan(logits.front())) {
+  // NaN compares false with everything, so it would pass for any maximum.
+  const bool has_nan =
+      std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); });
+  if (top == logits.end() || !std::isfinite(*top) || has_nan) {
     throw Error(ErrorCode::kModel,
                 "the model gave no finite logits - its file is damaged or its type unsound - fetch "
                 "it again");

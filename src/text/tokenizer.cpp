@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text_util.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab_file.h"
 
 namespace tessera {

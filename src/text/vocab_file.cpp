@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
@@ -103,12 +104,13 @@ void require_distinct_tokens(const gguf_context* gguf, const std::filesystem::pa
                             "model, with its tokenizer",
                             path.string(), kTokensKey));
   }
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string> seen;
   const size_t n = gguf_get_arr_n(gguf, key);
   seen.reserve(n);
   for (size_t i = 0; i < n; ++i) {
-    const std::string_view token = gguf_get_arr_str(gguf, key, i);
-    if (token.empty() || seen.insert(token).second) continue;
+    std::string token = gguf_get_arr_str(gguf, key, i);
+    if (token.empty()) token = fmt::format("[EMPTY_{}]", i);  // what libllama makes of it
+    if (seen.insert(token).second) continue;
     throw Error(
         ErrorCode::kModel,
         fmt::format("{} has a broken vocabulary: token {} ('{}') occurs twice - convert the "
@@ -132,8 +134,14 @@ VocabFile read_vocab_file(const std::filesystem::path& path) {
                 fmt::format("{} is no GGUF file, or is cut short - fetch it again", path.string()));
   }
   require_distinct_tokens(gguf.get(), path);
-  return {string_value(gguf.get(), "tokenizer.ggml.model"),
-          string_value(gguf.get(), "tokenizer.chat_template"), vocab_digest(gguf.get())};
+  const std::string kind = string_value(gguf.get(), "tokenizer.ggml.model");
+  if (kind != "llama" && kind != "gpt2") {
+    throw Error(ErrorCode::kModel,
+                fmt::format("{} has a tokenizer of the kind '{}' - supported are llama (SPM) and "
+                            "gpt2 (BPE)",
+                            path.string(), kind));
+  }
+  return {kind, string_value(gguf.get(), "tokenizer.chat_template"), vocab_digest(gguf.get())};
 }
 
 }  // namespace tessera

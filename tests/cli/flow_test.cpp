@@ -1,6 +1,7 @@
 // The main job as a user meets it, on a tiny model: index, ask, change, damage, kill, and again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "cli/program.h"
+#include "retrieval/document_store.h"
 #include "support/engine_rig.h"
 #include "support/tiny_gguf.h"
 
@@ -64,6 +66,34 @@ class CliFlow : public testing::Test {
     const Outcome run = tessera_.run(args);
     EXPECT_EQ(run.status, 0) << run.err;
     return json::parse(run.out, nullptr, false);
+  }
+
+  // Whether a question about the word of three.md finds it.
+  bool finds_zebra() {
+    const Outcome run =
+        tessera_.run({"ask", "zebra", "--store", "s", "--json", "--max-tokens", "1"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.out.find("zebra.") != std::string::npos;
+  }
+
+  // Chunks on disk; unfinished ones have other names.
+  size_t n_blobs() const {
+    constexpr size_t kNameLength = 64;
+    size_t n = 0;
+    std::error_code gone;
+    fs::recursive_directory_iterator it(tessera_.cache() / "kv", gone);
+    for (; !gone && it != fs::end(it); it.increment(gone))
+      n += it->path().filename().string().size() == kNameLength ? 1 : 0;
+    return n;
+  }
+
+  // Waits until there are `n` chunks on disk. False when the program ended before.
+  bool wait_for_blobs(const Running& running, size_t n) const {
+    while (n_blobs() < n) {
+      if (!Program::is_running(running)) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
   }
 
   json verify() { return json::parse(tessera_.run({"cache", "verify", "--json"}).out); }
@@ -162,6 +192,29 @@ TEST_F(CliFlow, DryRunCountsWhatIndexingDoesAndLeavesNothing) {
   const json done = index();
   for (const char* count : {"files", "chunks", "tokens", "kv_bytes", "kv_bytes_per_token"})
     EXPECT_EQ(planned[count], done[count]) << count;
+  EXPECT_EQ(planned["chunks_to_build"], done["chunks_built"]);
+}
+
+TEST_F(CliFlow, DryRunCountsTheTimeOfMissingChunksOnly) {
+  index();
+  EXPECT_EQ(index({"--dry-run"})["chunks_to_build"], 0);
+  EXPECT_EQ(index({"--dry-run"})["seconds"], 0);
+  write("three.md", words(60, 6) + " zebra.\n");
+
+  const json planned = index({"--dry-run"});
+
+  EXPECT_EQ(planned["chunks_to_build"], 1);
+  EXPECT_GT(planned["seconds"], 0);
+}
+
+TEST_F(CliFlow, DryRunFailsOverTheFilesThatIndexingFailsOver) {
+  write("empty.md", "");
+  write("bad.txt", "the river \xC3\x28 city");
+
+  const json planned = index({"--dry-run"}, 1);
+
+  EXPECT_EQ(planned["failed"].size(), 2);
+  EXPECT_EQ(planned["failed"], index({}, 1)["failed"]);
 }
 
 TEST_F(CliFlow, CompareOfFullWithItselfFindsNoDistance) {
@@ -221,6 +274,9 @@ TEST_F(CliFlow, SlipsAreSaidWithTheirStatus) {
       {{"ask", "q", "--store", "s", "--temperature", "-1"}, 2, "temperature"},
       {{"ask", "q", "--store", "s", "--top-p", "1.5"}, 2, "top_p"},
       {{"ask", "q", "--store", "s", "--top-k", "0"}, 2, "top-k"},
+      {{"ask", "q", "--store", "s", "--sample-top-k", "-1"}, 2, "top_k"},
+      {{"ask", "q", "--store", "s", "--min-p", "2"}, 2, "min_p"},
+      {{"ask", "q", "--store", "s", "--compare", "--temperature", "1"}, 2, "--compare"},
       {{"ask", "q", "--store", "s", "--anchor", "nowhere"}, 2, "anchor"},
       {{"ask", "", "--store", "s"}, 2, "question"},
       {{"ask", "q", "--store", "s", "--passages", broken.string()}, 2, "only one"},
@@ -241,6 +297,57 @@ TEST_F(CliFlow, SlipsAreSaidWithTheirStatus) {
     EXPECT_THAT(run.err, HasSubstr(slip.words)) << testing::PrintToString(slip.args);
     EXPECT_EQ(run.out, "");
   }
+}
+
+TEST_F(CliFlow, SamplingFromTheLikeliestTokenAloneIsGreedy) {
+  index();
+  const json greedy = ask();
+
+  EXPECT_EQ(ask({"--temperature", "50", "--top-p", "1", "--sample-top-k", "1"})["text"],
+            greedy["text"]);
+  EXPECT_EQ(ask({"--temperature", "50", "--top-p", "1", "--min-p", "1"})["text"], greedy["text"]);
+}
+
+TEST_F(CliFlow, DeeplyNestedPassagesAreRefused) {
+  const fs::path file = tessera_.cache() / "deep.json";
+  const std::string open(200'000, '['), close(200'000, ']');
+  const struct {
+    std::string text, words;
+  } cases[] = {{open, "is not JSON"},
+               {open + close, "passage 1"},
+               {"{\"passages\": " + open + close + "}", "passage 1"}};
+  for (const auto& deep : cases) {
+    std::ofstream(file) << deep.text;
+    const Outcome run = tessera_.run({"ask", "q", "--passages", file.string()});
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, HasSubstr(deep.words));
+  }
+}
+
+TEST_F(CliFlow, DemoSaysItsSlipsBeforeAModelIsFetched) {
+  const Outcome unknown = tessera_.run({"demo", "--policy", "epik"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("epic"));
+
+  const fs::path data = tessera_.cache() / "empty";
+  fs::create_directories(data / "demo");
+  std::ofstream(data / "demo" / "questions.jsonl").close();
+  tessera_.set_env("TESSERA_DATA", data.string());
+  const Outcome empty = tessera_.run({"demo"});
+  EXPECT_EQ(empty.status, 4);
+  EXPECT_THAT(empty.err, HasSubstr("TESSERA_DATA"));
+}
+
+// Settings were once written one by one, and a kill left some of them.
+TEST_F(CliFlow, StoreWithAPartOfItsSettingsIsANewOne) {
+  const fs::path folder = tessera_.cache() / "data" / "tessera" / "stores" / "s";
+  fs::create_directories(folder);
+  DocumentStore(folder / "store.db").replace_settings({{"model", "another"}});
+
+  index({"--anchor", "bare"});
+
+  EXPECT_THAT(matches(ask()), Not(HasSubstr("fresh")));
+  EXPECT_THAT(index({"--anchor", "leadin"}, 2).dump(), HasSubstr("another anchor"));
 }
 
 TEST_F(CliFlow, PromptLongerThanTheContextNamesBothNumbersAndCutsNothing) {
@@ -267,17 +374,39 @@ TEST_F(CliFlow, StoreOfOneModelRefusesAnother) {
 
 TEST_F(CliFlow, RemovedDocumentIsNoLongerFound) {
   index();
-  const auto finds_zebra = [&] {
-    const Outcome run =
-        tessera_.run({"ask", "zebra", "--store", "s", "--json", "--max-tokens", "1"});
-    return json::parse(run.out).dump().find("zebra.") != std::string::npos;
-  };
   ASSERT_TRUE(finds_zebra());
   fs::remove(docs_ / "three.md");
 
   EXPECT_EQ(index()["removed"], 1);
 
   EXPECT_FALSE(finds_zebra());
+}
+
+TEST_F(CliFlow, DocumentThatBecameEmptyIsNoLongerFound) {
+  index();
+  ASSERT_TRUE(finds_zebra());
+  write("three.md", "");
+
+  EXPECT_THAT(index({}, 1)["failed"].dump(), HasSubstr("three.md"));
+
+  EXPECT_FALSE(finds_zebra());
+}
+
+TEST_F(CliFlow, WhatIsNoReadableFileIsNamedAndTheOthersAreIndexed) {
+  fs::create_symlink("loop.md", docs_ / "loop.md");
+  const fs::path pipe = docs_ / "pipe.txt";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  write("huge.txt", "");
+  fs::resize_file(docs_ / "huge.txt", (uintmax_t{1} << 30) + 1);
+
+  const json report = index({pipe.string()}, 1);
+
+  EXPECT_EQ(report["failed"].size(), 3);
+  EXPECT_THAT(report["failed"].dump(),
+              testing::AllOf(HasSubstr("loop.md"), HasSubstr("symbolic links"),
+                             HasSubstr("pipe.txt"), HasSubstr("huge.txt")));
+  EXPECT_EQ(report["files"], 4);
+  EXPECT_THAT(matches(ask()), Not(HasSubstr("fresh")));
 }
 
 TEST_F(CliFlow, BadFileIsNamedAndTheOthersAreIndexed) {
@@ -348,18 +477,24 @@ TEST_F(CliFlow, TwoIndexingsAtOnceAgree) {
 // Wherever the blow falls, what was finished stays, nothing is half there, and a second run ends
 // the work.
 TEST_F(CliFlow, KilledIndexingIsResumed) {
-  for (int i = 0; i < 40; ++i)
+  for (int i = 0; i < 80; ++i)
     write("many" + std::to_string(i) + ".txt", words(100, static_cast<uint32_t>(100 + i)));
-  for (const int delay_ms : {20, 60, 120, 200}) {
+  for (const size_t n : {1, 5, 20}) {
     const Running running = tessera_.start(index_args());
-    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    const bool is_amid = wait_for_blobs(running, n);
     kill(running.pid, SIGKILL);
-    Program::wait(running);
-    EXPECT_TRUE(verify()["damaged"].empty()) << "killed after " << delay_ms << " ms";
+    const Outcome killed = Program::wait(running);
+    ASSERT_TRUE(is_amid) << killed.err;
+    EXPECT_EQ(killed.status, 128 + SIGKILL) << "it was ready before " << n << " chunks were seen";
+    const json left = verify();
+    EXPECT_TRUE(left["damaged"].empty()) << "killed after " << n << " chunks";
+    EXPECT_GE(left["entries"], n);
   }
 
-  index();
+  const json resumed = index();
 
+  EXPECT_GT(resumed["chunks_built"], 0);
+  EXPECT_LT(resumed["chunks_built"], resumed["chunks"]);
   EXPECT_EQ(index()["chunks_built"], 0);
   EXPECT_TRUE(verify()["damaged"].empty());
   EXPECT_THAT(matches(ask()), Not(HasSubstr("fresh")));
@@ -369,10 +504,12 @@ TEST_F(CliFlow, InterruptedIndexingSaysSoAndIsResumed) {
   for (int i = 0; i < 300; ++i)
     write("many" + std::to_string(i) + ".txt", words(300, static_cast<uint32_t>(100 + i)));
   const Running running = tessera_.start(index_args());
-  while (!fs::exists(tessera_.cache() / "kv")) std::this_thread::yield();
+  const bool is_amid = wait_for_blobs(running, 1);
   kill(running.pid, SIGINT);
 
-  EXPECT_EQ(Program::wait(running).status, 130);
+  const Outcome interrupted = Program::wait(running);
+  ASSERT_TRUE(is_amid) << interrupted.err;
+  EXPECT_EQ(interrupted.status, 130);
 
   for (int i = 5; i < 300; ++i) fs::remove(docs_ / ("many" + std::to_string(i) + ".txt"));
   index();

@@ -97,4 +97,10 @@ Outcome Program::wait(const Running& running) {
   return result;
 }
 
+bool Program::is_running(const Running& running) {
+  siginfo_t info = {};
+  const auto id = static_cast<id_t>(running.pid);
+  return waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
 }  // namespace tessera

@@ -44,6 +44,8 @@ class Program {
   }
   Running start(const std::vector<std::string>& args, Stdout where = Stdout::kCaptured);
   static Outcome wait(const Running& running);
+  // Whether there is nothing to wait for yet.
+  static bool is_running(const Running& running);
 
  private:
   std::filesystem::path cache_;

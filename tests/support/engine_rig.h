@@ -85,6 +85,18 @@ inline Request request_for(std::string_view policy, std::vector<PassageText> tex
   return request;
 }
 
+// The policies that recompute what they loaded, as far as the ratio lets them.
+inline std::vector<std::string> recomputing_policies() {
+  const Segment chunk = {SegmentKind::kChunk, {0, 8}, Match::kIndependent};
+  const std::vector<float> score(8, 1.0F);
+  std::vector<std::string> names;
+  for (const PolicyInfo& policy : policies()) {
+    if (!make_policy(policy.name, {.recompute_ratio = 1})->select({&chunk, 1}, score).empty())
+      names.emplace_back(policy.name);
+  }
+  return names;
+}
+
 inline int32_t total_tokens(const Prompt& prompt) {
   return static_cast<int32_t>(prompt.ids.size());
 }

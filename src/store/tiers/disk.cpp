@@ -4,11 +4,14 @@
 // limit, so that opening a folder of many chunks costs nothing.
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bitset>
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -28,6 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kFanOutDigits = 2;
 constexpr size_t kFanOut = 256;
+constexpr std::string_view kLockName = ".lock";
 
 struct ScannedBlob {
   fs::file_time_type last_use;
@@ -89,7 +93,8 @@ class DiskTier : public Tier {
   bool put(const ChunkKey& key, ChunkPtr chunk) override {
     CHECK(chunk != nullptr);
     const uint64_t bytes = chunk_layout(chunk->geometry(), chunk->n_tokens()).file_bytes;
-    if (!reserve(bytes, key)) return false;
+    const FileDescriptor turn = wait_for_turn();
+    if (!reserve(bytes, key, turn)) return false;
     std::string error;
     const bool is_kept = write(key, *chunk, error);
     const std::lock_guard lock(mutex_);
@@ -136,19 +141,43 @@ class DiskTier : public Tier {
     return stats;
   }
 
-  bool verify(const ChunkKey& key) override {
-    if (!is_trusted_) return false;
+  Verdict verify(const ChunkKey& key) override {
+    if (!is_trusted_) return Verdict::kUnknown;
     const BlobOutcome outcome = verify_blob(path_of(key), key);
     const std::lock_guard lock(mutex_);
-    if (outcome == BlobOutcome::kCorrupt) discard(key);
-    if (outcome == BlobOutcome::kRefused) ++counters_.errors;
-    return outcome == BlobOutcome::kFound;
+    switch (outcome) {
+      case BlobOutcome::kFound:
+        return Verdict::kGood;
+      case BlobOutcome::kMissing:
+        return Verdict::kGone;
+      case BlobOutcome::kCorrupt:
+        discard(key);
+        return Verdict::kDamaged;
+      case BlobOutcome::kRefused:
+        break;
+    }
+    ++counters_.errors;
+    return Verdict::kUnknown;
   }
 
  private:
   fs::path path_of(const ChunkKey& key) const {
     const std::string hex = key.hex();
     return dir_ / hex.substr(0, kFanOutDigits) / hex;
+  }
+
+  // Under a limit one put at a time works on the folder, of all threads and processes: the turn is
+  // the returned file's lock. Where there are no locks, the index still holds the limit for this
+  // process. A folder that refuses here refuses the blob too, which is then told.
+  FileDescriptor wait_for_turn() const {
+    std::string ignored;
+    if (limit_bytes_ == 0 || !is_trusted_ || !try_make_private_dir(dir_, ignored))
+      return FileDescriptor();
+    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    FileDescriptor turn(::open((dir_ / kLockName).c_str(), flags, 0600));
+    while (turn.is_open() && ::flock(turn.get(), LOCK_EX) != 0 && errno == EINTR) {
+    }
+    return turn;
   }
 
   // From here on every method needs mutex_ unless it says otherwise.
@@ -185,6 +214,19 @@ class DiskTier : public Tier {
       return false;
     }
     return true;
+  }
+
+  // The lock file counts the puts under a limit. One that this tier did not make means that the
+  // index is out of date. False when the count cannot be written, which would hide our put.
+  bool count_put(const FileDescriptor& turn) {
+    uint64_t n_puts = 0;
+    if (::pread(turn.get(), &n_puts, sizeof(n_puts), 0) != sizeof(n_puts)) n_puts = 0;
+    if (n_puts != n_puts_seen_) {
+      has_scanned_ = false;
+      index_ = LruIndex();
+    }
+    n_puts_seen_ = n_puts + 1;
+    return ::pwrite(turn.get(), &n_puts_seen_, sizeof(n_puts_seen_), 0) == sizeof(n_puts_seen_);
   }
 
   // A limit may be lower than what an earlier run left, so the scan is followed by an eviction.
@@ -276,10 +318,14 @@ class DiskTier : public Tier {
   }
 
   // Takes the lock. The bytes count against the limit while they are written without it.
-  bool reserve(uint64_t bytes, const ChunkKey& replaced) {
+  bool reserve(uint64_t bytes, const ChunkKey& replaced, const FileDescriptor& turn) {
     const std::lock_guard lock(mutex_);
     if (!is_trusted_) {
       ++counters_.errors;
+      return false;
+    }
+    if (turn.is_open() && !count_put(turn)) {
+      fail(std::string("the lock file cannot be written: ") + std::strerror(errno));
       return false;
     }
     if (!make_room(bytes, replaced)) return false;
@@ -299,6 +345,7 @@ class DiskTier : public Tier {
   bool is_trusted_ = false;   // set once, by the constructor
   std::mutex mutex_;          // guards all below
   bool has_scanned_ = false;  // until then index_ is empty
+  uint64_t n_puts_seen_ = 0;  // in the lock file
   std::bitset<kFanOut> is_swept_;
   LruIndex index_;
   uint64_t reserved_bytes_ = 0;

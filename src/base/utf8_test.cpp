@@ -1,10 +1,8 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
 #include "base/text_util.h"
-
-#include "text/tokenizer.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text_util.h"
 #include "engine/compare.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
@@ -25,13 +27,13 @@ struct AskOptions {
   std::string passages_file;
   std::string system;
   std::string anchor;
-  std::string policy = "epic";
-  double ratio = 0.15;
-  int32_t head_tokens = 0;
+  std::string policy = "auto";
+  PolicyOptions policy_options;
   int32_t top_k = 6;
   int32_t max_tokens = 64;
   SamplerOptions sampler;
-  bool compare = false;
+  std::string compare;  // what stands behind --compare
+  bool is_compared = false;
   bool no_stream = false;
 };
 
@@ -109,8 +111,8 @@ Request request_of(const AskOptions& o, const Context& context, AnchorKind ancho
   r.passages = context.passages;
   r.question = o.question;
   if (!o.system.empty()) r.system = o.system;
-  r.policy = o.policy;
-  r.policy_options = {.recompute_ratio = o.ratio, .head_tokens = o.head_tokens};
+  r.policy = o.policy == "auto" ? kDefaultPolicy : o.policy;
+  r.policy_options = o.policy_options;
   r.anchor = anchor;
   r.max_tokens = o.max_tokens;
   r.sampler = o.sampler;
@@ -131,6 +133,11 @@ void print_sources(const Session& session, const Context& context) {
     session.note(s.score > 0 ? fmt::format("source {}: {} {:.2f}", i + 1, s.label, s.score)
                              : fmt::format("source {}: {}", i + 1, s.label));
   }
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 json to_json(const Context& context) {
@@ -165,19 +172,75 @@ void store_missed(const Session& session, Engine& engine, const Request& request
     session.note("the KV of new passages was not stored; they are new again next time");
 }
 
+json to_json(const Comparison& c) {
+  return {{"answer", to_json(c.policy)},
+          {"ttft_ratio", c.full.timings.ttft_ms() / c.policy.timings.ttft_ms()},
+          {"mean_kl", c.distance.mean_kl},
+          {"top1", c.distance.top1},
+          {"positions", c.distance.n_positions},
+          {"same_answer", c.same_answer}};
+}
+
 void report(const Session& session, const Comparison& c, const Context& context) {
   if (!session.json()) {
     print_comparison(session, c);
     return print_sources(session, context);
   }
-  session.print_json({{"answer", to_json(c.policy)},
-                      {"full", to_json(c.full)},
-                      {"ttft_ratio", c.full.timings.ttft_ms() / c.policy.timings.ttft_ms()},
-                      {"mean_kl", c.distance.mean_kl},
-                      {"top1", c.distance.top1},
-                      {"positions", c.distance.n_positions},
-                      {"same_answer", c.same_answer},
-                      {"retrieved", to_json(context)}});
+  json out = to_json(c);
+  out["full"] = to_json(c.full);
+  out["retrieved"] = to_json(context);
+  session.print_json(out);
+}
+
+void print_all(const Session& session, const Answer& full, const std::vector<Comparison>& all) {
+  Table table({{"policy"},
+               {"first token", Table::Align::kRight},
+               {"sooner", Table::Align::kRight},
+               {"rows", Table::Align::kRight},
+               {"mean KL", Table::Align::kRight},
+               {"top-1", Table::Align::kRight},
+               {"answer"}});
+  const auto duration = [](const Answer& a) {
+    return human_duration(a.timings.ttft_ms() / 1000.0);
+  };
+  table.add_row({"full", duration(full), "", fmt::format("{}", full.account.rows()), "", "",
+                 one_line(full.text)});
+  for (const Comparison& c : all) {
+    table.add_row({c.policy.policy, duration(c.policy),
+                   fmt::format("{:.2f} x", full.timings.ttft_ms() / c.policy.timings.ttft_ms()),
+                   fmt::format("{:.0f}", c.policy.account.rows() + c.policy.probe_rows),
+                   fmt::format("{:.4f}", c.distance.mean_kl),
+                   fmt::format("{:.0f}%", 100 * c.distance.top1),
+                   c.same_answer ? "same" : one_line(c.policy.text)});
+  }
+  session.print(table.text());
+}
+
+// Every policy behind the same reference. A first pass brings the passages into memory, or the
+// policy that runs first would pay for reading them.
+void compare_all(Session& session, Engine& engine, Request request, const Context& context) {
+  const std::stop_token stop = session.stop_token();
+  const Reference full = full_reference(engine, request, stop);
+  const Prefilled warm_up = engine.prefill(request, stop);
+  std::vector<Comparison> all;
+  for (const PolicyInfo& policy : policies()) {
+    if (policy.name == "full") continue;
+    session.note(fmt::format("comparing {}", policy.name));
+    Request one = request;
+    one.policy = policy.name;
+    all.push_back(compare_with(engine, full, one, {}, stop));
+    all.back().prefilled = {};  // its pins and logits
+  }
+  if (session.json()) {
+    json compared = json::array();
+    for (const Comparison& c : all) compared.push_back(to_json(c));
+    session.print_json(
+        {{"full", to_json(full.answer)}, {"policies", compared}, {"retrieved", to_json(context)}});
+  } else {
+    print_all(session, full.answer, all);
+    print_sources(session, context);
+  }
+  store_missed(session, engine, request, warm_up);
 }
 
 void run_compare(Session& session, Engine& engine, const Request& request, const Context& context) {
@@ -216,13 +279,19 @@ void ask(Session& session, const AskOptions& o) {
     throw Error(ErrorCode::kInvalidRequest,
                 "ask - needs --store NAME or --passages FILE.json, and only one of them");
   }
-  if (o.compare && o.sampler.temperature != 0) {
+  if (!o.compare.empty() && o.compare != "all") {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("ask - --compare takes 'all' or nothing, not {} - put the question in "
+                            "front of it",
+                            quote(o.compare)));
+  }
+  if (o.is_compared && o.sampler.temperature != 0) {
     throw Error(ErrorCode::kInvalidRequest,
                 "ask - --compare takes the likeliest tokens on both sides, it does not sample - "
                 "leave out --temperature or --compare");
   }
   // A slip is said before the model loads.
-  make_policy(o.policy, {.recompute_ratio = o.ratio, .head_tokens = o.head_tokens});
+  make_policy(o.policy == "auto" ? kDefaultPolicy : o.policy, o.policy_options);
   const Sampler checked(o.sampler);
   StoreSettings settings;
   Context context;
@@ -236,12 +305,14 @@ void ask(Session& session, const AskOptions& o) {
   const AnchorKind anchor = anchor_from_name(o.anchor).value_or(settings.anchor);
   Workspace workspace(o.model, settings);
   const Request request = request_of(o, context, anchor);
-  if (o.compare) return run_compare(session, workspace.engine(), request, context);
+  if (o.compare == "all") return compare_all(session, workspace.engine(), request, context);
+  if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
   run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
 }
 
 std::string policy_help() {
-  std::string out = "Which KV to reuse and what to recompute:";
+  std::string out =
+      fmt::format("Which KV to reuse and what to recompute:\nauto: {}", kDefaultPolicy);
   for (const PolicyInfo& p : policies()) out += fmt::format("\n{}: {}", p.name, p.summary);
   return out;
 }
@@ -257,10 +328,18 @@ void add_ask(CLI::App& app, Session& session) {
   sub->add_option("--passages", options->passages_file,
                   "JSON file: an array of strings or of {\"title\", \"text\"}");
   sub->add_option("--policy", options->policy, policy_help())->capture_default_str();
-  sub->add_option("--ratio", options->ratio, "Share of reused tokens that is recomputed, 0..1")
+  sub->add_option("--ratio", options->policy_options.recompute_ratio,
+                  "Share of reused tokens that is recomputed, 0..1")
       ->capture_default_str();
-  sub->add_option("--head-tokens", options->head_tokens,
+  sub->add_option("--head-tokens", options->policy_options.head_tokens,
                   "epic: first tokens of each chunk, in place of --ratio");
+  sub->add_option("--window", options->policy_options.window,
+                  "query_aware: tokens of the running mean over the question's attention, odd")
+      ->capture_default_str();
+  sub->add_option(
+         "--head-share", options->policy_options.head_share,
+         "query_aware: share of the recomputed tokens that goes to the first of each chunk")
+      ->capture_default_str();
   sub->add_option("--anchor", options->anchor,
                   "What stood before the chunks when they were indexed; default: the store's")
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));
@@ -283,11 +362,17 @@ void add_ask(CLI::App& app, Session& session) {
                   "Sample from tokens at least this fraction as likely as the likeliest")
       ->capture_default_str();
   sub->add_option("--seed", options->sampler.seed, "Seed of the sampler")->capture_default_str();
-  sub->add_flag("--compare", options->compare,
-                "Run full prefill too, greedy both times: answers, times and their distance");
+  CLI::Option* compare =
+      sub->add_option("--compare", options->compare,
+                      "Run full prefill too: both answers, both times, and their distance; greedy "
+                      "both times. 'all': every policy beside full prefill")
+          ->expected(0, 1);
   sub->add_flag("--no-stream", options->no_stream, "Print the answer only when it is complete");
   options->model.add_to(*sub);
-  sub->callback([options, &session] { ask(session, *options); });
+  sub->callback([options, compare, &session] {
+    options->is_compared = compare->count() > 0;
+    ask(session, *options);
+  });
 }
 
 }  // namespace tessera

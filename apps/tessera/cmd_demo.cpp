@@ -29,9 +29,19 @@ constexpr const char* kDemoModel = "qwen2.5-coder-0.5b";
 constexpr const char* kDemoStore = "tessera-demo";
 constexpr int32_t kTopK = 6;
 
+// Those that a user would choose from: the reference and the controls are none.
+std::vector<std::string> demo_policies() {
+  std::vector<std::string> names = {std::string(kDefaultPolicy)};
+  for (const PolicyInfo& p : policies()) {
+    if (!p.is_control && p.name != "full" && p.name != "prefix" && p.name != kDefaultPolicy)
+      names.emplace_back(p.name);
+  }
+  return names;
+}
+
 struct DemoOptions {
   ModelOptions model;
-  std::string policy = "epic";
+  std::vector<std::string> policies = demo_policies();
   double ratio = 0.15;
   int32_t n_questions = 5;
 };
@@ -41,15 +51,16 @@ struct Question {
   std::vector<std::string> answers;
 };
 
+// One question under every policy.
 struct Asked {
   Question question;
-  Comparison result;
-  double f1_full = 0;
-  double f1_policy = 0;
-  double ttft_ratio() const {
-    return result.full.timings.ttft_ms() / result.policy.timings.ttft_ms();
-  }
+  Reference full;
+  std::vector<Comparison> results;  // one per policy, in the order of the options
 };
+
+double ttft_ratio(const Comparison& c) {
+  return c.full.timings.ttft_ms() / c.policy.timings.ttft_ms();
+}
 
 // One answerable question of each document in turn, in the order of the file.
 std::vector<Question> demo_questions(const fs::path& file, int32_t n) {
@@ -78,7 +89,6 @@ Request request_for(const DemoOptions& o, const Question& question,
   Request r;
   r.passages = std::move(passages);
   r.question = question.text;
-  r.policy = o.policy;
   r.policy_options.recompute_ratio = o.ratio;
   r.max_tokens = 32;
   return r;
@@ -91,79 +101,114 @@ std::vector<PassageText> passages_for(const DocumentStore& documents, const std:
   return out;
 }
 
+// The first policy's answer beside full prefill's.
 void show(const Session& session, const Asked& a) {
   if (session.json()) return;
-  const Comparison& c = a.result;
-  session.print(
-      fmt::format("\n{}\n  full {:>8}  {}\n  {:4} {:>8}  {}\n  {:.2f} times sooner, {} of {} "
-                  "prompt tokens reused, mean KL {:.3f}, {}\n",
-                  a.question.text, human_duration(c.full.timings.ttft_ms() / 1000), c.full.text,
-                  c.policy.policy, human_duration(c.policy.timings.ttft_ms() / 1000), c.policy.text,
-                  a.ttft_ratio(), c.policy.account.cached(), c.policy.account.total(),
-                  c.distance.mean_kl, c.same_answer ? "same answer" : "answers differ"));
+  const Comparison& c = a.results.front();
+  session.print(fmt::format(
+      "\n{}\n  {:12} {:>8}  {}\n  {:12} {:>8}  {}\n  {:.2f} times sooner, {} of {} prompt tokens "
+      "reused, mean KL {:.3f}, {}\n",
+      a.question.text, "full", human_duration(c.full.timings.ttft_ms() / 1000), c.full.text,
+      c.policy.policy, human_duration(c.policy.timings.ttft_ms() / 1000), c.policy.text,
+      ttft_ratio(c), c.policy.account.cached(), c.policy.account.total(), c.distance.mean_kl,
+      c.same_answer ? "same answer" : "answers differ"));
 }
 
-Asked ask_both_ways(const Session& session, Engine& engine, const Request& request,
-                    Question question) {
-  Asked a;
-  a.result = compare_with_full(engine, request, {}, session.stop_token());
-  a.f1_full = token_f1(a.result.full.text, question.answers);
-  a.f1_policy = token_f1(a.result.policy.text, question.answers);
-  a.question = std::move(question);
+Asked ask_every_way(const Session& session, Engine& engine, const DemoOptions& o,
+                    const Question& question, std::vector<PassageText> passages) {
+  Request request = request_for(o, question, std::move(passages));
+  Asked a = {question, full_reference(engine, request, session.stop_token()), {}};
+  request.policy = "reuse";
+  engine.prefill(request, session.stop_token());  // or the first policy would pay for the disk
+  for (const std::string& policy : o.policies) {
+    request.policy = policy;
+    a.results.push_back(compare_with(engine, a.full, request, {}, session.stop_token()));
+    a.results.back().prefilled = {};  // its pins and logits
+  }
   show(session, a);
   return a;
 }
 
+// Over all questions: of one policy, or of full prefill.
 struct Summary {
-  double ttft_full_ms, ttft_policy_ms, ratio, f1_full, f1_policy, mean_kl, top1;
-  int32_t n_same;
+  double ttft_ms = 0, ratio = 1, f1 = 0, mean_kl = 0, top1 = 1;
+  size_t n_same = 0;
 };
 
-Summary summarize(const std::vector<Asked>& asked) {
-  std::vector<double> full, policy, ratio;
-  Summary s = {};
+Summary summarize_full(const std::vector<Asked>& asked) {
+  std::vector<double> ttft;
+  Summary s;
   for (const Asked& a : asked) {
-    full.push_back(a.result.full.timings.ttft_ms());
-    policy.push_back(a.result.policy.timings.ttft_ms());
-    ratio.push_back(a.ttft_ratio());
-    s.f1_full += a.f1_full / static_cast<double>(asked.size());
-    s.f1_policy += a.f1_policy / static_cast<double>(asked.size());
-    s.mean_kl += a.result.distance.mean_kl / static_cast<double>(asked.size());
-    s.top1 += a.result.distance.top1 / static_cast<double>(asked.size());
-    s.n_same += a.result.same_answer ? 1 : 0;
+    ttft.push_back(a.full.answer.timings.ttft_ms());
+    s.f1 += token_f1(a.full.answer.text, a.question.answers) / static_cast<double>(asked.size());
   }
-  s.ttft_full_ms = median(full);
-  s.ttft_policy_ms = median(policy);
+  s.ttft_ms = median(ttft);
+  s.n_same = asked.size();
+  return s;
+}
+
+Summary summarize(const std::vector<Asked>& asked, size_t policy) {
+  std::vector<double> ttft, ratio;
+  Summary s;
+  s.top1 = 0;
+  const auto n = static_cast<double>(asked.size());
+  for (const Asked& a : asked) {
+    const Comparison& c = a.results[policy];
+    ttft.push_back(c.policy.timings.ttft_ms());
+    ratio.push_back(ttft_ratio(c));
+    s.f1 += token_f1(c.policy.text, a.question.answers) / n;
+    s.mean_kl += c.distance.mean_kl / n;
+    s.top1 += c.distance.top1 / n;
+    s.n_same += c.same_answer ? 1 : 0;
+  }
+  s.ttft_ms = median(ttft);
   s.ratio = median(ratio);
   return s;
 }
 
 void print_table(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked,
                  const Asked& unseen) {
-  const Summary s = summarize(asked);
-  Table table({{""},
-               {"full", Table::Align::kRight},
-               {o.policy, Table::Align::kRight},
-               {"", Table::Align::kRight}});
-  table.add_row({"first token, median", human_duration(s.ttft_full_ms / 1000),
-                 human_duration(s.ttft_policy_ms / 1000), fmt::format("{:.2f} x", s.ratio)});
-  table.add_row(
-      {"token F1, mean", fmt::format("{:.2f}", s.f1_full), fmt::format("{:.2f}", s.f1_policy), ""});
-  table.add_row({"same answer", "", fmt::format("{} of {}", s.n_same, asked.size()), ""});
-  table.add_row({"mean KL to full", "", fmt::format("{:.3f}", s.mean_kl), ""});
-  table.add_row({"top-1 agreement", "", fmt::format("{:.0f}%", 100 * s.top1), ""});
-  table.add_row({"document never seen", human_duration(unseen.result.full.timings.ttft_ms() / 1000),
-                 human_duration(unseen.result.policy.timings.ttft_ms() / 1000),
-                 fmt::format("{:.2f} x", unseen.ttft_ratio())});
+  Table table({{"policy"},
+               {"first token, median", Table::Align::kRight},
+               {"sooner", Table::Align::kRight},
+               {"token F1, mean", Table::Align::kRight},
+               {"same answer", Table::Align::kRight},
+               {"mean KL to full", Table::Align::kRight},
+               {"top-1", Table::Align::kRight}});
+  const auto add = [&](const std::string& name, const Summary& s) {
+    table.add_row({name, human_duration(s.ttft_ms / 1000), fmt::format("{:.2f} x", s.ratio),
+                   fmt::format("{:.2f}", s.f1), fmt::format("{} of {}", s.n_same, asked.size()),
+                   fmt::format("{:.3f}", s.mean_kl), fmt::format("{:.0f}%", 100 * s.top1)});
+  };
+  add("full", summarize_full(asked));
+  for (size_t i = 0; i < o.policies.size(); ++i) add(o.policies[i], summarize(asked, i));
   session.print("\n" + table.text());
+  const Comparison& c = unseen.results.front();
+  session.print(fmt::format("a document never seen: full {}, {} {}: {:.2f} x\n",
+                            human_duration(c.full.timings.ttft_ms() / 1000), c.policy.policy,
+                            human_duration(c.policy.timings.ttft_ms() / 1000), ttft_ratio(c)));
 }
 
 json to_json(const Asked& a) {
-  return {{"question", a.question.text},    {"gold", a.question.answers},
-          {"full", to_json(a.result.full)}, {"policy", to_json(a.result.policy)},
-          {"ttft_ratio", a.ttft_ratio()},   {"f1_full", a.f1_full},
-          {"f1_policy", a.f1_policy},       {"mean_kl", a.result.distance.mean_kl},
-          {"top1", a.result.distance.top1}, {"same_answer", a.result.same_answer}};
+  json policies = json::array();
+  for (const Comparison& c : a.results) {
+    policies.push_back({{"answer", to_json(c.policy)},
+                        {"ttft_ratio", ttft_ratio(c)},
+                        {"f1", token_f1(c.policy.text, a.question.answers)},
+                        {"mean_kl", c.distance.mean_kl},
+                        {"top1", c.distance.top1},
+                        {"same_answer", c.same_answer}});
+  }
+  return {{"question", a.question.text},
+          {"gold", a.question.answers},
+          {"full", to_json(a.full.answer)},
+          {"f1_full", token_f1(a.full.answer.text, a.question.answers)},
+          {"policies", policies}};
+}
+
+json to_json(const std::string& policy, const Summary& s) {
+  return {{"policy", policy},     {"ttft_ms", s.ttft_ms}, {"ttft_ratio", s.ratio},  {"f1", s.f1},
+          {"mean_kl", s.mean_kl}, {"top1", s.top1},       {"same_answer", s.n_same}};
 }
 
 // A text that no store has seen, and that is not stored afterwards either: its KV is a miss, so
@@ -176,10 +221,11 @@ Asked ask_about_unseen(const Session& session, Engine& engine, const DemoOptions
                                                   (data / "unseen.md").string()));
   const Question question = {"What did the harbour board give to Maud Halloran?",
                              {"a silver whistle"}};
-  const Request request = request_for(
-      o, question,
+  DemoOptions first = o;
+  first.policies.resize(1);  // the others have as little to gain
+  return ask_every_way(
+      session, engine, first, question,
       {{"Port Averill", std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())}});
-  return ask_both_ways(session, engine, request, question);
 }
 
 void index_demo(const Session& session, DocumentStore& documents, Workspace& workspace) {
@@ -202,28 +248,21 @@ void print_result(const Session& session, const DemoOptions& o, const std::vecto
   if (!session.json()) return print_table(session, o, asked, unseen);
   json questions = json::array();
   for (const Asked& a : asked) questions.push_back(to_json(a));
-  const Summary s = summarize(asked);
+  json summary = {to_json("full", summarize_full(asked))};
+  for (size_t i = 0; i < o.policies.size(); ++i)
+    summary.push_back(to_json(o.policies[i], summarize(asked, i)));
   session.print_json({{"model", o.model.model},
-                      {"policy", o.policy},
                       {"ratio", o.ratio},
                       {"questions", questions},
                       {"unseen", to_json(unseen)},
-                      {"summary",
-                       {{"ttft_full_ms", s.ttft_full_ms},
-                        {"ttft_policy_ms", s.ttft_policy_ms},
-                        {"ttft_ratio", s.ratio},
-                        {"f1_full", s.f1_full},
-                        {"f1_policy", s.f1_policy},
-                        {"mean_kl", s.mean_kl},
-                        {"top1", s.top1},
-                        {"same_answer", s.n_same}}}});
+                      {"summary", summary}});
 }
 
 void demo(Session& session, DemoOptions o) {
   // Slips are said before anything is fetched or indexed.
-  make_policy(o.policy, {.recompute_ratio = o.ratio});
+  for (const std::string& policy : o.policies) make_policy(policy, {.recompute_ratio = o.ratio});
   const fs::path data = data_folder();
-  std::vector<Question> questions =
+  const std::vector<Question> questions =
       demo_questions(data / "demo" / "questions.jsonl", o.n_questions);
   if (o.model.model.empty()) {
     o.model.model = kDemoModel;
@@ -247,10 +286,9 @@ void demo(Session& session, DemoOptions o) {
   if (kept != settings) documents.replace_settings(settings.to_map());
   index_demo(session, documents, workspace);
   std::vector<Asked> asked;
-  for (Question& q : questions) {
-    const Request request = request_for(o, q, passages_for(documents, q.text));
-    asked.push_back(ask_both_ways(session, workspace.engine(), request, std::move(q)));
-  }
+  for (const Question& q : questions)
+    asked.push_back(
+        ask_every_way(session, workspace.engine(), o, q, passages_for(documents, q.text)));
   print_result(session, o, asked, ask_about_unseen(session, workspace.engine(), o, data));
 }
 
@@ -261,7 +299,8 @@ void add_demo(CLI::App& app, Session& session) {
   CLI::App* sub = app.add_subcommand(
       "demo",
       "Index the bundled documents and ask questions both ways: full prefill and reused KV");
-  sub->add_option("--policy", options->policy, "Reuse policy to compare with full prefill")
+  sub->add_option("--policy", options->policies,
+                  "Reuse policies to compare with full prefill; the first is shown in full")
       ->capture_default_str();
   sub->add_option("--ratio", options->ratio, "Share of reused tokens that is recomputed")
       ->capture_default_str();

@@ -210,6 +210,7 @@ nlohmann::json to_json(const Answer& answer) {
           {"finish_reason", answer.finish_reason},
           {"completion_tokens", answer.tokens.size()},
           {"usage", to_json(answer.account)},
+          {"probe_rows", answer.probe_rows},
           {"timings", to_json(answer.timings)},
           {"segments", segments}};
 }

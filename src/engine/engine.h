@@ -42,7 +42,7 @@ struct Request {
   std::vector<PassageText> passages;  // in the order in which they stand in the prompt
   std::string question;
   std::optional<std::string> system;  // another system message than the store's
-  std::string policy = "epic";
+  std::string policy = std::string(kDefaultPolicy);
   PolicyOptions policy_options;
   AnchorKind anchor = AnchorKind::kLeadin;
   int32_t max_tokens = 64;

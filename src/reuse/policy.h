@@ -60,8 +60,11 @@ std::vector<int32_t> chunk_heads(std::span<const Segment> segments, int32_t budg
 struct PolicyInfo {
   std::string_view name;
   std::string_view summary;  // one line for --help and the docs
+  bool is_control = false;   // for measurements only
 };
 std::vector<PolicyInfo> policies();
+// What `auto` stands for (DESIGN.md section 6.3).
+inline constexpr std::string_view kDefaultPolicy = "query_aware";
 // Throws Error(kInvalidRequest) for an unknown name or a ratio outside 0..1, naming what is known.
 std::unique_ptr<ReusePolicy> make_policy(std::string_view name, const PolicyOptions& options);
 

@@ -24,6 +24,7 @@ struct Row {
   std::string_view name;
   PolicyPtr (*make)(const PolicyOptions&);
   std::string_view summary;
+  bool is_control = false;
 };
 
 constexpr Row kPolicies[] = {
@@ -36,9 +37,10 @@ constexpr Row kPolicies[] = {
      "recompute the tokens whose V at layer 1 is furthest from full prefill's"},
     {"query_aware", make_query_aware,
      "recompute the windows of tokens that the question attends to most"},
-    {"random", make_random, "recompute tokens drawn at random; a control"},
+    {"random", make_random, "recompute tokens drawn at random; a control", true},
     {"oracle", make_oracle,
-     "recompute the tokens whose KV is furthest from full prefill's, which runs first; a control"},
+     "recompute the tokens whose KV is furthest from full prefill's, which runs first; a control",
+     true},
 };
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
@@ -75,7 +77,7 @@ void check_options(const PolicyOptions& o) {
 
 std::vector<PolicyInfo> policies() {
   std::vector<PolicyInfo> out;
-  for (const Row& row : kPolicies) out.push_back({row.name, row.summary});
+  for (const Row& row : kPolicies) out.push_back({row.name, row.summary, row.is_control});
   return out;
 }
 

@@ -241,6 +241,23 @@ TEST_F(CliFlow, CompareSaysHowFarReuseIs) {
   EXPECT_EQ(both["full"]["usage"]["prompt_tokens"], both["answer"]["usage"]["prompt_tokens"]);
 }
 
+TEST_F(CliFlow, CompareAllShowsEveryPolicyBehindOneReference) {
+  index();
+
+  const json all = ask({"--compare", "all"});
+
+  std::vector<std::string> names;
+  for (const json& one : all["policies"]) {
+    names.push_back(one["answer"]["policy"]);
+    expect_whole_account(one["answer"]);
+    EXPECT_GE(one["mean_kl"], 0.0) << names.back();
+    EXPECT_EQ(one["answer"]["usage"]["prompt_tokens"], all["full"]["usage"]["prompt_tokens"]);
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("prefix", "reuse", "epic", "cacheblend",
+                                                   "query_aware", "random", "oracle"));
+  EXPECT_GT(all["policies"][4]["answer"]["probe_rows"], 0.0) << names[4];
+}
+
 TEST_F(CliFlow, PassagesOfAFileAreKeptForTheNextQuestionInAnyOrder) {
   const fs::path file = tessera_.cache() / "p.json";
   const auto ask_file = [&](const json& passages) {
@@ -279,6 +296,7 @@ TEST_F(CliFlow, SlipsAreSaidWithTheirStatus) {
       {{"ask", "q", "--store", "s", "--compare", "--temperature", "1"}, 2, "--compare"},
       {{"ask", "q", "--store", "s", "--anchor", "nowhere"}, 2, "anchor"},
       {{"ask", "", "--store", "s"}, 2, "question"},
+      {{"ask", "--store", "s", "q", "--compare", "most"}, 2, "takes 'all'"},
       {{"ask", "q", "--store", "s", "--passages", broken.string()}, 2, "only one"},
       {{"ask", "q"}, 2, "--store"},
       {{"ask", "q", "--passages", broken.string()}, 2, "passage 1"},

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <ostream>
 #include <string>
 
 struct gguf_context;
@@ -27,6 +28,11 @@ struct TinySpec {
   // a broken file.
   std::function<void(gguf_context*)> edit_metadata = {};
 };
+
+// GoogleTest would print the bytes.
+inline void PrintTo(const TinySpec& spec, std::ostream* out) {
+  *out << spec.arch << ' ' << spec.weight_type;
+}
 
 // The same for every model of a test run.
 inline constexpr int kTinyEmbedDim = 256;

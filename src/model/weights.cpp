@@ -1,8 +1,11 @@
 #include "model/weights.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -117,6 +120,17 @@ void refuse_unused(const GgufFile& file, const std::vector<Wanted>& wanted) {
 }
 
 bool is_matrix(const GgufFile::Tensor& t) { return t.ne[1] > 1; }
+
+// A pass over the weights touches every page of them: with pages of 4 KiB that is a miss in the
+// translation cache each, 3% of a prefill of the 1.5B. Only advice: where it is refused nothing is
+// lost.
+void prefer_huge_pages(void* memory, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t begin = (address + page - 1) / page * page;
+  const uintptr_t end = (address + bytes) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
 
 // Type in memory. Vectors are added and multiplied as f32; slow matrix types become Q8_0 unless
 // they are to be kept.
@@ -237,6 +251,8 @@ class Loader {
       if (buffer == nullptr)
         throw Error(ErrorCode::kModel,
                     "not enough memory for the weights - use a smaller model or quantisation");
+      prefer_huge_pages(ggml_backend_buffer_get_base(buffer.get()),
+                        ggml_backend_buffer_get_size(buffer.get()));
       ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
       state_.bytes += ggml_backend_buffer_get_size(buffer.get());
       state_.buffers.push_back(std::move(buffer));

@@ -64,6 +64,18 @@ TEST_P(ProbeTest, QueryAttentionIsSpreadOverThePromptAndSumsToOne) {
   EXPECT_LE(probe.rows, static_cast<double>(ours.prompt.segments.back().range.size()));
 }
 
+TEST_P(ProbeTest, LongQuestionIsProbedByItsLastRows) {
+  rig_.index(passages("AB"), AnchorKind::kLeadin);
+  Request request = request_for("query_aware", passages("AB"), 0.2);
+  request.question = words(300, 4);
+
+  const Prefilled ours = rig_.prefill(request);
+
+  EXPECT_EQ(matches_of(ours), "ii");
+  const Account account = account_of(ours.plan);
+  EXPECT_EQ(account.recomputed, recompute_budget(0.2, account.independent + account.recomputed));
+}
+
 // The control: nothing deviates where the chunk already stands behind its own tokens.
 TEST_P(ProbeTest, KvDeviationIsNothingForTheFirstChunkBehindItsAnchor) {
   Request request = request_for("oracle", passages("AB"));

@@ -36,6 +36,10 @@ std::vector<int32_t> upper_global_layers(const ModelConfig& c) {
   return layers;
 }
 
+// Of a long question the last rows speak for all: explicit attention of every row would take
+// rows x keys x heads floats.
+constexpr int32_t kMaxQueryRows = 128;
+
 ProbeResult query_attention(const ProbeInput& in, const std::stop_token& stop) {
   const ModelConfig& c = in.decoder.config();
   StepOptions options;
@@ -50,8 +54,9 @@ ProbeResult query_attention(const ProbeInput& in, const std::stop_token& stop) {
   CHECK(query.kind == SegmentKind::kQuery);
   const std::vector<int32_t> rows =
       positions_of(in.prompt, [](const Segment& s) { return s.match == Match::kMiss; });
+  const int32_t first = std::max(query.range.begin, query.range.end - kMaxQueryRows);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] >= query.range.begin) options.attention_rows.push_back(static_cast<int32_t>(i));
+    if (rows[i] >= first) options.attention_rows.push_back(static_cast<int32_t>(i));
   }
   const std::vector<int32_t> tokens = tokens_at(in.prompt, rows);
   const StepResult result = in.decoder.prefill({&in.kv, tokens, rows}, options, stop);

@@ -34,8 +34,8 @@ struct ProbeInput {
 };
 
 // kQueryAttention: the fresh rows go through the model over the reused KV, and the attention of the
-//   query's rows in the upper half of the layers is averaged over rows, heads and layers. Layers
-//   with a sliding window are left out: they see no chunk but the nearest.
+//   query's rows (the last 128 of them) in the upper half of the layers is averaged over rows,
+//   heads and layers. Layers with a sliding window are left out: they see no chunk but the nearest.
 // kValueDeviation: layer 0 of every row that is not exact, then K and V of layer 1; both layers' KV
 //   are those of full prefill afterwards.
 // kKvDeviation: full prefill. The working KV then holds its KV, not what was found.

@@ -218,7 +218,7 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
 
 // Every policy behind the same reference. A first pass brings the passages into memory, or the
 // policy that runs first would pay for reading them.
-void compare_all(Session& session, Engine& engine, Request request, const Context& context) {
+void compare_all(Session& session, Engine& engine, const Request& request, const Context& context) {
   const std::stop_token stop = session.stop_token();
   const Reference full = full_reference(engine, request, stop);
   const Prefilled warm_up = engine.prefill(request, stop);

@@ -286,6 +286,7 @@ void demo(Session& session, DemoOptions o) {
   if (kept != settings) documents.replace_settings(settings.to_map());
   index_demo(session, documents, workspace);
   std::vector<Asked> asked;
+  asked.reserve(questions.size());
   for (const Question& q : questions)
     asked.push_back(
         ask_every_way(session, workspace.engine(), o, q, passages_for(documents, q.text)));

@@ -86,6 +86,34 @@ float from_half(std::span<const std::byte> halves, size_t index) {
   return static_cast<float>(std::bit_cast<_Float16>(bits));
 }
 
+// Of one V from the stored one of the same token.
+float squared_distance(std::span<const float> now, std::span<const std::byte> stored,
+                       size_t token) {
+  double sum = 0;
+  for (size_t d = 0; d < now.size(); ++d) {
+    const double difference = now[d] - from_half(stored, token * now.size() + d);
+    sum += difference * difference;
+  }
+  return static_cast<float>(sum);
+}
+
+// `v` holds V at layer 1 of every row that is not exact: [rows, kv_dim].
+std::vector<float> deviations(const ProbeInput& in, std::span<const float> v, size_t kv_dim) {
+  std::vector<float> score(in.prompt.ids.size(), 0.0F);
+  size_t row = 0;
+  for (size_t i = 0; i < in.prompt.segments.size(); ++i) {
+    const Segment& s = in.prompt.segments[i];
+    if (s.match == Match::kExact) continue;
+    for (int32_t at = s.range.begin; at < s.range.end; ++at, ++row) {
+      if (!is_approximate(s)) continue;
+      score[static_cast<size_t>(at)] =
+          squared_distance(v.subspan(row * kv_dim, kv_dim), in.found[i].chunk->v(1),
+                           static_cast<size_t>(at - s.range.begin));
+    }
+  }
+  return score;
+}
+
 ProbeResult value_deviation(const ProbeInput& in, const std::stop_token& stop) {
   const ModelConfig& c = in.decoder.config();
   if (c.n_layers < 2) {
@@ -103,44 +131,33 @@ ProbeResult value_deviation(const ProbeInput& in, const std::stop_token& stop) {
   options.kv_layer = 1;
   StepResult result = in.decoder.prefill({&in.kv, tokens, out.positions}, options, stop);
   out.hidden = std::move(result.hidden);
-  out.score.assign(in.prompt.ids.size(), 0.0F);
-  const auto width = static_cast<size_t>(c.kv_dim());
-  size_t row = 0;
-  for (size_t i = 0; i < in.prompt.segments.size(); ++i) {
-    const Segment& s = in.prompt.segments[i];
-    if (s.match == Match::kExact) continue;
-    for (int32_t at = s.range.begin; at < s.range.end; ++at, ++row) {
-      if (!is_approximate(s)) continue;
-      const std::span<const std::byte> stored = in.found[i].chunk->v(1);
-      const auto token = static_cast<size_t>(at - s.range.begin);
-      double sum = 0;
-      for (size_t d = 0; d < width; ++d) {
-        const double difference = result.v[row * width + d] - from_half(stored, token * width + d);
-        sum += difference * difference;
-      }
-      out.score[static_cast<size_t>(at)] = static_cast<float>(sum);
-    }
-  }
+  out.score = deviations(in, result.v, static_cast<size_t>(c.kv_dim()));
   out.rows = static_cast<double>(out.positions.size()) * (1.0 + kv_share_of_layer(c)) / c.n_layers;
   return out;
 }
 
-// Sum over both matrices of all layers of |new - old|^2 / |new|^2, for one token.
-double relative_deviation(const KvGeometry& geometry, std::span<const std::byte> whole,
-                          size_t n_rows, size_t row, const KvChunk& chunk, size_t token) {
+// K and V of all layers of one row: per layer K then V, each [n_rows, kv_dim].
+struct KvOfRow {
+  std::span<const std::byte> payload;
+  size_t n_rows = 0;
+  size_t row = 0;
+};
+
+// Sum over both matrices of all layers of |now - then|^2 / |now|^2.
+double relative_deviation(const KvGeometry& geometry, const KvOfRow& now, const KvOfRow& then) {
   const auto width = static_cast<size_t>(geometry.kv_dim);
   double sum = 0;
   for (size_t matrix = 0; matrix < 2 * static_cast<size_t>(geometry.n_layers); ++matrix) {
-    const auto layer = static_cast<int32_t>(matrix / 2);
-    const std::span<const std::byte> stored = matrix % 2 == 0 ? chunk.k(layer) : chunk.v(layer);
-    double difference = 0, norm = 0;
+    const size_t now_at = (matrix * now.n_rows + now.row) * width;
+    const size_t then_at = (matrix * then.n_rows + then.row) * width;
+    double distance = 0, norm = 0;
     for (size_t d = 0; d < width; ++d) {
-      const double now = from_half(whole, (matrix * n_rows + row) * width + d);
-      const double then = from_half(stored, token * width + d);
-      difference += (now - then) * (now - then);
-      norm += now * now;
+      const double is = from_half(now.payload, now_at + d);
+      const double was = from_half(then.payload, then_at + d);
+      distance += (is - was) * (is - was);
+      norm += is * is;
     }
-    if (norm > 0) sum += difference / norm;
+    if (norm > 0) sum += distance / norm;
   }
   return sum;
 }
@@ -158,9 +175,11 @@ ProbeResult kv_deviation(const ProbeInput& in, const std::stop_token& stop) {
     const Segment& s = in.prompt.segments[i];
     if (!is_approximate(s)) continue;
     for (int32_t at = s.range.begin; at < s.range.end; ++at) {
-      out.score[static_cast<size_t>(at)] = static_cast<float>(relative_deviation(
-          in.decoder.config().kv_geometry(), result.captured, n, static_cast<size_t>(at),
-          *in.found[i].chunk, static_cast<size_t>(at - s.range.begin)));
+      const KvOfRow now = {result.captured, n, static_cast<size_t>(at)};
+      const KvOfRow then = {in.found[i].chunk->payload(), static_cast<size_t>(s.range.size()),
+                            static_cast<size_t>(at - s.range.begin)};
+      out.score[static_cast<size_t>(at)] =
+          static_cast<float>(relative_deviation(in.decoder.config().kv_geometry(), now, then));
     }
   }
   out.rows = static_cast<double>(n);

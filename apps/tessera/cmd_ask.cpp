@@ -111,7 +111,7 @@ Request request_of(const AskOptions& o, const Context& context, AnchorKind ancho
   r.passages = context.passages;
   r.question = o.question;
   if (!o.system.empty()) r.system = o.system;
-  r.policy = o.policy == "auto" ? kDefaultPolicy : o.policy;
+  r.policy = o.policy;
   r.policy_options = o.policy_options;
   r.anchor = anchor;
   r.max_tokens = o.max_tokens;
@@ -154,10 +154,9 @@ json to_json(const Context& context) {
 void print_comparison(const Session& session, const Comparison& c) {
   session.print(
       fmt::format("full:  {}\n{:6} {}\n", c.full.text, c.policy.policy + ":", c.policy.text));
-  const double ratio = c.full.timings.ttft_ms() / c.policy.timings.ttft_ms();
   session.note(fmt::format("first token: full {}, {} {}, {:.2f} times sooner",
                            human_duration(c.full.timings.ttft_ms() / 1000.0), c.policy.policy,
-                           human_duration(c.policy.timings.ttft_ms() / 1000.0), ratio));
+                           human_duration(c.policy.timings.ttft_ms() / 1000.0), c.ttft_ratio()));
   session.note(fmt::format("distance: mean KL {:.4f}, top-1 {:.0f}% over {} tokens; {}",
                            c.distance.mean_kl, 100 * c.distance.top1, c.distance.n_positions,
                            c.same_answer ? "same answer" : "the answers differ"));
@@ -170,15 +169,6 @@ void store_missed(const Session& session, Engine& engine, const Request& request
   const bool is_stored = engine.commit(request, prefilled, session.stop_token());
   if (!is_stored)
     session.note("the KV of new passages was not stored; they are new again next time");
-}
-
-json to_json(const Comparison& c) {
-  return {{"answer", to_json(c.policy)},
-          {"ttft_ratio", c.full.timings.ttft_ms() / c.policy.timings.ttft_ms()},
-          {"mean_kl", c.distance.mean_kl},
-          {"top1", c.distance.top1},
-          {"positions", c.distance.n_positions},
-          {"same_answer", c.same_answer}};
 }
 
 void report(const Session& session, const Comparison& c, const Context& context) {
@@ -206,8 +196,7 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
   table.add_row({"full", duration(full), "", fmt::format("{}", full.account.rows()), "", "",
                  one_line(full.text)});
   for (const Comparison& c : all) {
-    table.add_row({c.policy.policy, duration(c.policy),
-                   fmt::format("{:.2f} x", full.timings.ttft_ms() / c.policy.timings.ttft_ms()),
+    table.add_row({c.policy.policy, duration(c.policy), fmt::format("{:.2f} x", c.ttft_ratio()),
                    fmt::format("{:.0f}", c.policy.account.rows() + c.policy.probe_rows),
                    fmt::format("{:.4f}", c.distance.mean_kl),
                    fmt::format("{:.0f}%", 100 * c.distance.top1),
@@ -274,7 +263,8 @@ void run_plain(Session& session, Engine& engine, const Request& request, const C
   store_missed(session, engine, request, prefilled);
 }
 
-void ask(Session& session, const AskOptions& o) {
+void ask(Session& session, AskOptions o) {
+  if (o.policy == "auto") o.policy = kDefaultPolicy;
   if (o.store.empty() == o.passages_file.empty()) {
     throw Error(ErrorCode::kInvalidRequest,
                 "ask - needs --store NAME or --passages FILE.json, and only one of them");
@@ -291,7 +281,7 @@ void ask(Session& session, const AskOptions& o) {
                 "leave out --temperature or --compare");
   }
   // A slip is said before the model loads.
-  make_policy(o.policy == "auto" ? kDefaultPolicy : o.policy, o.policy_options);
+  make_policy(o.policy, o.policy_options);
   const Sampler checked(o.sampler);
   StoreSettings settings;
   Context context;
@@ -371,7 +361,7 @@ void add_ask(CLI::App& app, Session& session) {
   options->model.add_to(*sub);
   sub->callback([options, compare, &session] {
     options->is_compared = compare->count() > 0;
-    ask(session, *options);
+    ask(session, std::move(*options));
   });
 }
 

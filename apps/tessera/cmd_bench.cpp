@@ -145,7 +145,7 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   if (name == "ttft") {
-    sub->add_option("--ratio", options->ratio, "Share of reused tokens that epic recomputes")
+    sub->add_option("--ratio", options->ratio, "Share of reused tokens that policies recompute")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     options->loading.add_keep_file_types_to(*sub);
@@ -171,9 +171,10 @@ void add_bench(CLI::App& app, Session& session) {
   sub->require_subcommand(1);
   add_measurement(*sub, session, "prefill", "Prefill against libllama", bench_prefill);
   add_measurement(*sub, session, "decode", "Decode steps against libllama", bench_decode);
-  add_measurement(*sub, session, "ttft",
-                  "Time to first token of epic against full prefill, loading, indexing, memory",
-                  ttft_in_scratch_folder);
+  add_measurement(
+      *sub, session, "ttft",
+      "Time to first token of reuse policies against full prefill, loading, indexing, memory",
+      ttft_in_scratch_folder);
 }
 
 }  // namespace tessera

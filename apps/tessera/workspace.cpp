@@ -215,4 +215,10 @@ nlohmann::json to_json(const Answer& answer) {
           {"segments", segments}};
 }
 
+nlohmann::json to_json(const Comparison& c) {
+  return {{"answer", to_json(c.policy)},         {"ttft_ratio", c.ttft_ratio()},
+          {"mean_kl", c.distance.mean_kl},       {"top1", c.distance.top1},
+          {"positions", c.distance.n_positions}, {"same_answer", c.same_answer}};
+}
+
 }  // namespace tessera

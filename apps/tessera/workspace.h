@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/compare.h"
 #include "engine/engine.h"
 #include "retrieval/document_store.h"
 #include "tessera/command.h"
@@ -86,5 +87,6 @@ uint64_t kv_bytes_per_token(const ModelConfig& config);
 nlohmann::json to_json(const Account& account);
 nlohmann::json to_json(const Timings& timings);
 nlohmann::json to_json(const Answer& answer);
+nlohmann::json to_json(const Comparison& comparison);  // without full's answer
 
 }  // namespace tessera

@@ -23,6 +23,7 @@ struct Comparison {
   Distance distance;
   Prefilled prefilled;       // of the policy's request, for Engine::commit
   bool same_answer = false;  // the two texts are equal
+  double ttft_ratio() const { return full.timings.ttft_ms() / policy.timings.ttft_ms(); }
 };
 
 inline constexpr int32_t kCompareTokens = 32;

@@ -258,17 +258,15 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   out.found = place(out.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
   lap(out.timings.load_ms);
 
-  const ProbeResult probe =
-      run_probe(policy->evidence(), {decoder_, kv_, out.prompt, out.found}, stop);
+  ProbeResult probe = run_probe(policy->evidence(), {decoder_, kv_, out.prompt, out.found}, stop);
   if (policy->evidence() == Evidence::kKvDeviation) {  // put back what the probe wrote over
     kv_.clear();
     out.kv_epoch = kv_.epoch();
     out.found = place(out.prompt, std::move(out.found));
   }
   out.probe_rows = probe.rows;
-  std::vector<float> score = probe.score;
-  score.resize(out.prompt.ids.size(), 0.0F);
-  out.plan = make_plan(out.prompt.segments, policy->select(out.prompt.segments, score));
+  probe.score.resize(out.prompt.ids.size(), 0.0F);  // no probe: not read, or nothing to choose
+  out.plan = make_plan(out.prompt.segments, policy->select(out.prompt.segments, probe.score));
   lap(out.timings.select_ms);
 
   std::vector<int32_t> tokens;

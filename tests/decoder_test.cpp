@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -14,15 +14,17 @@
 #include "base/error.h"
 #include "bench/llama_peer.h"
 #include "support/compare.h"
+#include "support/threads.h"
 #include "support/tiny_gguf.h"
 
 namespace tessera {
 namespace {
 
 std::shared_ptr<const Model> load_plain(const std::filesystem::path& path) {
-  return Model::load(
-      path,
-      {.keep_file_types = true, .layout = WeightLayout::kPlain, .n_threads = 2, .profile_dir = {}});
+  return Model::load(path, {.keep_file_types = true,
+                            .layout = WeightLayout::kPlain,
+                            .n_threads = kTestThreads,
+                            .profile_dir = {}});
 }
 
 StepOptions all_logits(size_t n) {
@@ -49,7 +51,7 @@ class FamilyTest : public testing::TestWithParam<TinySpec> {
  protected:
   TinyModelFile file_{GetParam()};
   std::shared_ptr<const Model> model_ = load_plain(file_.path());
-  Decoder decoder_{model_, 2};
+  Decoder decoder_{model_, kTestThreads};
   WorkingKv kv_{model_->config(), 1024};
   int32_t n_vocab_ = model_->config().n_vocab;
 
@@ -61,7 +63,7 @@ class FamilyTest : public testing::TestWithParam<TinySpec> {
 // O9. The same kernels in the same order give the same bits; a wrong pairing, base, window or norm
 // gives far more.
 TEST_P(FamilyTest, LogitsEqualLibllamas) {
-  LlamaPeer reference(file_.path(), false, 2);
+  LlamaPeer reference(file_.path(), false, kTestThreads);
   for (const size_t n : {64U, 100U, 300U}) {
     const std::vector<int32_t> prompt = ids(n);
 
@@ -74,8 +76,8 @@ TEST_P(FamilyTest, LogitsEqualLibllamas) {
 }
 
 TEST_P(FamilyTest, PromptOfSeveralMicroBatchesEqualsLibllamas) {
-  LlamaPeer reference(file_.path(), false, 2, 128);
-  Decoder small(model_, 2, 128);
+  LlamaPeer reference(file_.path(), false, kTestThreads, 128);
+  Decoder small(model_, kTestThreads, 128);
   const std::vector<int32_t> prompt = ids(128 * 3 + 77);
 
   const std::vector<float> ours = full_pass(small, kv_, prompt, last_logits(prompt.size()));
@@ -84,7 +86,7 @@ TEST_P(FamilyTest, PromptOfSeveralMicroBatchesEqualsLibllamas) {
 }
 
 TEST_P(FamilyTest, DecodedTokensEqualLibllamas) {
-  LlamaPeer reference(file_.path(), false, 2);
+  LlamaPeer reference(file_.path(), false, kTestThreads);
   const std::vector<int32_t> prompt = ids(90);
   full_pass(decoder_, kv_, prompt, last_logits(prompt.size()));
   reference.last_logits(prompt);
@@ -321,7 +323,7 @@ TEST_P(FamilyTest, AttentionIsCausalWindowedAndSumsToOne) {
   StepOptions options;
   options.attention_rows = positions_from(0, prompt.size());
   options.attention_layers = {0};
-  Decoder small(model_, 2, 64);  // several micro-batches, whose key counts differ
+  Decoder small(model_, kTestThreads, 64);  // several micro-batches, whose key counts differ
   kv_.clear();
 
   const StepResult result = small.prefill({&kv_, prompt, at}, options);
@@ -361,44 +363,60 @@ TEST_P(FamilyTest, SequencesInOneStepEqualEachAlone) {
   EXPECT_LE(max_abs_difference(std::span(together).subspan(half), alone_b), 2e-2F);
 }
 
-TEST_P(FamilyTest, CancelBetweenMicroBatchesLeavesNoClaim) {
+TEST_P(FamilyTest, CancelBeforePrefillLeavesNoClaim) {
   const std::vector<int32_t> prompt = ids(40);
   const std::vector<int32_t> at = positions_from(0, prompt.size());
+  Decoder small(model_, kTestThreads, 16);
   std::stop_source stop;
   stop.request_stop();
   kv_.clear();
 
-  EXPECT_THROW(decoder_.prefill({&kv_, prompt, at}, last_logits(40), stop.get_token()), Error);
-
-  EXPECT_FALSE(kv_.has(0));
+  for (Decoder* decoder : {&decoder_, &small}) {  // one micro-batch, and several
+    const auto prefill = [&] {
+      decoder->prefill({&kv_, prompt, at}, last_logits(40), stop.get_token());
+    };
+    EXPECT_THAT(prefill,
+                testing::Throws<Error>(testing::Property(&Error::code, ErrorCode::kCancelled)));
+    EXPECT_FALSE(kv_.has(0));
+  }
 }
 
-// Stops that arrive while micro-batches run: some rows are done, the rest make no claim, and the
-// next prompt is computed as ever.
+// A stop from another thread may fall before, between or behind the micro-batches, and each round
+// lets it come later. Wherever it falls: whole micro-batches are done, rows that were not computed
+// keep the KV they had or have none, and the rest of the prompt can be computed as ever.
 TEST_P(FamilyTest, CancelAmidMicroBatchesLeavesAWorkingDecoder) {
-  const std::vector<int32_t> prompt = ids(400);
+  constexpr int32_t kRows = 400, kMicroBatch = 16, kKept = 200;
+  const std::vector<int32_t> prompt = ids(kRows);
   const std::vector<int32_t> at = positions_from(0, prompt.size());
-  Decoder small(model_, 2, 16);
-  const std::vector<float> expected = full_pass(small, kv_, prompt, last_logits(400));
-  int n_amid = 0;
-  for (int delay_us = 0; delay_us < 100000 && n_amid == 0; delay_us += 500) {
-    kv_.clear();
+  Decoder small(model_, kTestThreads, kMicroBatch);
+  const std::vector<float> expected = full_pass(small, kv_, prompt, last_logits(kRows));
+  for (int round = 0; round < 6; ++round) {
+    kv_.truncate(kKept);
     std::stop_source stop;
-    std::jthread stopper([&] {
-      std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    std::jthread stopper([&stop, n_yields = 16 << (2 * round)] {
+      for (int i = 0; i < n_yields; ++i) std::this_thread::yield();
       stop.request_stop();
     });
+
+    bool is_cancelled = false;
     try {
-      small.prefill({&kv_, prompt, at}, last_logits(400), stop.get_token());
+      small.prefill({&kv_, prompt, at}, last_logits(kRows), stop.get_token());
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kCancelled);
-      EXPECT_FALSE(kv_.has(399));
-      n_amid += kv_.has(0) ? 1 : 0;
+      is_cancelled = true;
     }
-  }
 
-  EXPECT_EQ(n_amid, 1) << "no stop fell between two micro-batches";
-  EXPECT_EQ(max_abs_difference(full_pass(small, kv_, prompt, last_logits(400)), expected), 0.0F);
+    int32_t n_there = 0;
+    while (n_there < kRows && kv_.has(n_there)) ++n_there;
+    for (int32_t i = n_there; i < kRows; ++i) EXPECT_FALSE(kv_.has(i)) << i;
+    EXPECT_TRUE(is_cancelled ? n_there < kRows : n_there == kRows) << n_there;
+    EXPECT_TRUE(n_there == kKept || (n_there > kKept && n_there % kMicroBatch == 0)) << n_there;
+    const auto first = static_cast<size_t>(std::min(n_there, kRows - 1));
+    const std::span<const int32_t> tokens = std::span(prompt).subspan(first);
+    const std::span<const int32_t> rest = std::span(at).subspan(first);
+    const StepOptions last = last_logits(rest.size());
+    EXPECT_EQ(max_abs_difference(small.prefill({&kv_, tokens, rest}, last).logits, expected), 0.0F);
+  }
 }
 
 // A graph is kept for the next step of its shape, but not for another KV at the same address.

@@ -22,7 +22,7 @@ TEST_P(ProbeTest, ValueDeviationIsTheDistanceFromFullPrefill) {
   rig_.index(passages("AB"), AnchorKind::kLeadin);
   Prefilled ours = rig_.prefill(request_for("reuse", passages("AB")));
   Decoder& decoder = rig_.engine().decoder();
-  const ProbeResult probe = run_probe(Evidence::kValueDeviation,
+  const ProbeResult probe = run_probe(Evidence::kValueDeviation, {},
                                       {decoder, rig_.engine().kv(), ours.prompt, ours.found}, {});
 
   StepOptions options;
@@ -55,7 +55,7 @@ TEST_P(ProbeTest, QueryAttentionIsSpreadOverThePromptAndSumsToOne) {
   Prefilled ours = rig_.prefill(request_for("reuse", passages("AB")));
 
   const ProbeResult probe =
-      run_probe(Evidence::kQueryAttention,
+      run_probe(Evidence::kQueryAttention, {.share = 0.5},
                 {rig_.engine().decoder(), rig_.engine().kv(), ours.prompt, ours.found}, {});
 
   ASSERT_EQ(probe.score.size(), ours.prompt.ids.size());
@@ -85,7 +85,7 @@ TEST_P(ProbeTest, KvDeviationIsNothingForTheFirstChunkBehindItsAnchor) {
   ours.prompt.segments[1].match = Match::kIndependent;  // as if it had been loaded from elsewhere
 
   const ProbeResult probe =
-      run_probe(Evidence::kKvDeviation,
+      run_probe(Evidence::kKvDeviation, {},
                 {rig_.engine().decoder(), rig_.engine().kv(), ours.prompt, ours.found}, {});
 
   const TokenRange first = ours.prompt.segments[1].range, second = ours.prompt.segments[2].range;

@@ -235,7 +235,8 @@ class NeedleTest : public RealModelTest {
 };
 
 // O5, over the needles that full prefill finds: each of six in its own order, and two in a prompt
-// that holds one twice.
+// that holds one twice. The smaller models get three passages at a time: of six they often take a
+// wrong number in full prefill too.
 TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
   std::mt19937 random(7);
   int n_full = 0, n_epic = 0, n_reuse = 0, n_asked = 0;
@@ -246,10 +247,10 @@ TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
     n_epic += finds("epic", order, asked) ? 1 : 0;
     n_reuse += finds("reuse", order, asked) ? 1 : 0;
   };
-  const size_t n_single =
-      GetParam() == kSmall ? 6 : 3;  // the numbers matter on the largest; time does on the others
-  for (size_t asked = 0; asked < n_single; ++asked) {
+  const bool is_largest = GetParam() == kSmall;
+  for (size_t asked = 0; asked < 6; ++asked) {
     std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
+    if (!is_largest) order = {asked, (asked + 1) % 6, (asked + 2) % 6};
     std::shuffle(order.begin(), order.end(), random);
     ask(order, asked);
   }
@@ -258,10 +259,10 @@ TEST_P(NeedleTest, ReusedChunksKeepWhatTheySay) {
 
   std::printf("O5 %s: of %d needles full finds %d; of these epic at 0.15 finds %d, reuse %d\n",
               GetParam().c_str(), n_asked, n_full, n_epic, n_reuse);
-  if (GetParam() != kSmall) return;  // weaker models find too few in full for a claim
-  EXPECT_GE(n_full, 6);
-  EXPECT_GE(n_epic, 0.8 * n_full);
-  EXPECT_GE(n_reuse, 0.8 * n_full);
+  // Of the few that a smaller model finds in full, a change in rounding may move one or two.
+  EXPECT_GE(n_full, is_largest ? 6 : 1);
+  EXPECT_GE(n_epic, is_largest ? 0.8 * n_full : 1);
+  EXPECT_GE(n_reuse, is_largest ? 0.8 * n_full : 1);
 }
 
 struct Question {

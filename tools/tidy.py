@@ -23,6 +23,7 @@ PLUGINS = (
     ("src/reuse/policies/", r".*", ("src/reuse/policies/registry.cpp", "src/reuse/registry.cpp")),
     ("src/store/tiers/", r".*", ("src/store/tiers/registry.cpp",)),
     ("src/model/arch/", r".*", ("src/model/arch/registry.cpp",)),
+    ("src/eval/tasks/", r".*", ("src/eval/registry.cpp",)),
     ("apps/tessera/", r"cmd_.*", ("apps/tessera/main.cpp",)),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)

@@ -13,6 +13,7 @@
 #include "engine/compare.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
+#include "tessera/policy_options.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
@@ -207,13 +208,23 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
 
 // Every policy behind the same reference. A first pass brings the passages into memory, or the
 // policy that runs first would pay for reading them.
-void compare_all(Session& session, Engine& engine, const Request& request, const Context& context) {
+void compare_all(Session& session, Workspace& workspace, const Request& request,
+                 const Context& context) {
+  Engine& engine = workspace.engine();
   const std::stop_token stop = session.stop_token();
   const Reference full = full_reference(engine, request, stop);
   const Prefilled warm_up = engine.prefill(request, stop);
   std::vector<Comparison> all;
   for (const PolicyInfo& policy : policies()) {
     if (policy.name == "full") continue;
+    if (workspace.scorer() == nullptr &&
+        Engine::needs_scorer(policy.name, request.policy_options)) {
+      session.note(
+          fmt::format("{} is left out: it needs a scorer - give one with --scorer, or get "
+                      "the default one with 'tessera model pull {}'",
+                      policy.name, kDefaultScorer));
+      continue;
+    }
     session.note(fmt::format("comparing {}", policy.name));
     Request one = request;
     one.policy = policy.name;
@@ -293,18 +304,13 @@ void ask(Session& session, AskOptions o) {
     context = retrieve(*documents, o);
   }
   const AnchorKind anchor = anchor_from_name(o.anchor).value_or(settings.anchor);
-  Workspace workspace(o.model, settings);
+  const bool needs_scorer = Engine::needs_scorer(o.policy, o.policy_options) ||
+                            (o.compare == "all" && has_scorer(o.model, settings));
+  Workspace workspace(o.model, settings, needs_scorer);
   const Request request = request_of(o, context, anchor);
-  if (o.compare == "all") return compare_all(session, workspace.engine(), request, context);
+  if (o.compare == "all") return compare_all(session, workspace, request, context);
   if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
   run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
-}
-
-std::string policy_help() {
-  std::string out =
-      fmt::format("Which KV to reuse and what to recompute:\nauto: {}", kDefaultPolicy);
-  for (const PolicyInfo& p : policies()) out += fmt::format("\n{}: {}", p.name, p.summary);
-  return out;
 }
 
 }  // namespace
@@ -321,15 +327,7 @@ void add_ask(CLI::App& app, Session& session) {
   sub->add_option("--ratio", options->policy_options.recompute_ratio,
                   "Share of reused tokens that is recomputed, 0..1")
       ->capture_default_str();
-  sub->add_option("--head-tokens", options->policy_options.head_tokens,
-                  "epic: first tokens of each chunk, in place of --ratio");
-  sub->add_option("--window", options->policy_options.window,
-                  "query_aware: tokens of the running mean over the question's attention, odd")
-      ->capture_default_str();
-  sub->add_option(
-         "--head-share", options->policy_options.head_share,
-         "query_aware: share of the recomputed tokens that goes to the first of each chunk")
-      ->capture_default_str();
+  add_policy_options(*sub, options->policy_options);
   sub->add_option("--anchor", options->anchor,
                   "What stood before the chunks when they were indexed; default: the store's")
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));

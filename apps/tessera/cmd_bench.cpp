@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -29,31 +26,6 @@ struct Options {
   int32_t rounds = 5;
   int32_t n_tokens = 0;
   double ratio = 0.15;
-};
-
-// A folder below the cache, whose disk is the one to measure; removed with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    make_private_dir(cache_dir());
-    std::string name = (cache_dir() / "bench.XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw Error(ErrorCode::kIo, fmt::format("cannot make a folder in {} - {} - set TESSERA_CACHE "
-                                              "to a folder that you may write to",
-                                              cache_dir().string(), std::strerror(errno)));
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 std::vector<std::string> pulled_models() {
@@ -114,8 +86,10 @@ void print_results(const Session& session, const std::vector<BenchResult>& resul
        {"results", rows}});
 }
 
+// Below the cache, whose disk is the one to measure.
 std::vector<BenchResult> ttft_in_scratch_folder(const BenchOptions& options) {
-  const ScratchFolder folder;
+  make_private_dir(cache_dir());
+  const ScratchFolder folder(cache_dir());
   BenchOptions with_folder = options;
   with_folder.kv_dir = folder.path();
   return bench_ttft(with_folder);

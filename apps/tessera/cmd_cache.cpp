@@ -77,6 +77,11 @@ uint64_t bytes_of(const std::vector<Entry>& entries) {
   return bytes;
 }
 
+// Of no file there are none: looking must not make one.
+ScoreStore::Stats score_stats() {
+  return fs::exists(scores_file()) ? ScoreStore(scores_file()).stats() : ScoreStore::Stats();
+}
+
 void stats(const Session& session) {
   DiskCache cache;
   const std::vector<Entry> entries = cache.entries();
@@ -87,8 +92,10 @@ void stats(const Session& session) {
     n_unreadable += entry.n_tokens ? 0 : 1;
   }
   const uint64_t bytes = bytes_of(entries);
+  const ScoreStore::Stats scores = score_stats();
   if (session.json()) {
-    session.print_json({{"tiers",
+    session.print_json({{"scores", {{"entries", scores.entries}, {"bytes", scores.bytes}}},
+                        {"tiers",
                          {{{"tier", "disk"},
                            {"dir", cache.dir().string()},
                            {"entries", entries.size()},
@@ -106,6 +113,10 @@ void stats(const Session& session) {
   table.add_row({"disk", human_count(entries.size()), human_bytes(bytes), human_count(n_tokens),
                  n_tokens == 0 ? "-" : human_bytes(bytes / n_tokens), cache.dir().string()});
   session.print(table.text());
+  if (scores.entries != 0) {
+    session.print(fmt::format("scores of {} chunks, {}\n", human_count(scores.entries),
+                              human_bytes(scores.bytes)));
+  }
   if (n_unreadable != 0) {
     session.print(
         fmt::format("{} unreadable: 'tessera cache verify' removes them\n", n_unreadable));
@@ -183,6 +194,8 @@ void clear(Session& session, bool is_confirmed) {
       if (cache.tier().erase(entry.key)) deleted.push_back(entry);
     }
   }
+  const bool has_scores_left =
+      is_confirmed && fs::exists(scores_file()) && !ScoreStore(scores_file()).clear();
   const std::vector<Entry>& counted = is_confirmed ? deleted : entries;
   const uint64_t bytes = bytes_of(counted);
   const size_t n_left = is_confirmed ? cache.entries().size() : entries.size();
@@ -198,6 +211,10 @@ void clear(Session& session, bool is_confirmed) {
   } else {
     session.print(fmt::format("would delete {} entries, {} (disk): --yes to do it\n",
                               counted.size(), human_bytes(bytes)));
+  }
+  if (has_scores_left) {
+    session.note("the scores of chunks could not be removed");
+    session.set_exit_status(kExitFailed);
   }
   if (is_confirmed && n_left != 0) {
     session.note(fmt::format(

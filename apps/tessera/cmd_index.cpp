@@ -57,6 +57,7 @@ StoreSettings settle(const std::optional<StoreSettings>& kept, const IndexOption
   if (o.chunk_tokens > 0) wanted.chunk_tokens = o.chunk_tokens;
   if (!o.name_space.empty()) wanted.name_space = o.name_space;
   if (o.model.keep_file_types) wanted.keep_file_types = true;
+  if (!o.model.scorer.empty()) wanted.scorer = lasting_model(o.model.scorer);
   if (kept) check_same(*kept, wanted, o.store);
   return wanted;
 }
@@ -203,12 +204,14 @@ void index(Session& session, const IndexOptions& o) {
       settle(documents ? StoreSettings::read(*documents) : std::nullopt, o);
   ModelOptions model = o.model;
   model.model = settings.model;
-  Workspace workspace(model, settings);
+  Workspace workspace(model, settings, !settings.scorer.empty());
   check_fits(workspace.engine(), settings);
   if (o.dry_run) return dry_run(session, o, workspace, settings);
   documents->init_settings(settings.to_map());
   // Another first run with other options may have been faster.
-  check_same(settings_of(*documents, o.store), settings, o.store);
+  const StoreSettings now = settings_of(*documents, o.store);
+  check_same(now, settings, o.store);
+  if (now.scorer != settings.scorer) documents->replace_settings(settings.to_map());
   const DocumentReport d =
       index_documents(session, *documents, o.paths,
                       split_options(workspace.engine().prompts(), settings.chunk_tokens));

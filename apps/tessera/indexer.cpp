@@ -153,6 +153,7 @@ KvReport build_kv(const Session& session, const DocumentStore& documents, Worksp
   KvReport report;
   Engine& engine = workspace.engine();
   ChunkBuilder builder = engine.builder();
+  const LayerPart scored = make_policy("speccache", {})->layers();  // unless it is told otherwise
   const Anchor anchor = engine.anchor(kind);
   builder.build_preamble(engine.prompts().preamble_ids(), session.stop_token());
   ProgressBar bar(session, "kv", static_cast<uint64_t>(documents.n_passages()),
@@ -167,6 +168,10 @@ KvReport build_kv(const Session& session, const DocumentStore& documents, Worksp
       report.n_tokens += static_cast<int64_t>(ids.size());
       report.n_built += outcome == ChunkBuilder::Outcome::kBuilt ? 1 : 0;
       report.n_not_stored += outcome == ChunkBuilder::Outcome::kNotStored ? 1 : 0;
+      if (workspace.scorer() != nullptr) {
+        workspace.scorer()->build({stored.passage.title, stored.passage.text}, scored,
+                                  session.stop_token());
+      }
       bar.update(static_cast<uint64_t>(report.n_chunks));
     }
   }

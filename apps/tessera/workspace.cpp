@@ -60,6 +60,12 @@ void ModelOptions::add_to(CLI::App& app) {
   app.add_option("-m,--model", model, "Name of the catalogue, or path of a GGUF file");
   LoadingOptions::add_to(app);
   add_keep_file_types_to(app);
+  app.add_option(
+      "--scorer", scorer,
+      "Small model that rates tokens where a policy needs one; default: the store's, else "
+      "smollm2-135m");
+  app.add_flag("--scorer-kv", scorer_kv,
+               "Keep the scorer's own KV of chunks, so that it computes only the question");
   app.add_option("--ctx", n_ctx,
                  "Tokens of prompt and answer together; 0: the model's, at most 8192")
       ->check(CLI::NonNegativeNumber);
@@ -94,9 +100,10 @@ std::optional<StoreSettings> StoreSettings::read(const DocumentStore& documents)
   DocumentStore::Settings kept = documents.settings();
   StoreSettings out;
   for (const auto& [name, value] : out.to_map()) {
-    if (!kept.contains(name)) return std::nullopt;
+    if (!kept.contains(name) && name != "scorer") return std::nullopt;
   }
   out.model = kept["model"];
+  out.scorer = kept["scorer"];
   out.anchor = anchor_from_name(kept["anchor"]).value_or(out.anchor);
   out.leadin_tokens = integer_setting(kept["leadin_tokens"], out.leadin_tokens);
   out.chunk_tokens = integer_setting(kept["chunk_tokens"], out.chunk_tokens);
@@ -107,6 +114,7 @@ std::optional<StoreSettings> StoreSettings::read(const DocumentStore& documents)
 
 DocumentStore::Settings StoreSettings::to_map() const {
   return {{"model", model},
+          {"scorer", scorer},
           {"anchor", std::string(anchor_name(anchor))},
           {"leadin_tokens", std::to_string(leadin_tokens)},
           {"chunk_tokens", std::to_string(chunk_tokens)},
@@ -130,6 +138,7 @@ fs::path store_file(const std::string& name) {
 }
 
 fs::path kv_dir() { return cache_dir() / "kv"; }
+fs::path scores_file() { return cache_dir() / "scores.db"; }
 
 std::unique_ptr<DocumentStore> open_documents(const std::string& name) {
   const fs::path file = store_file(name);
@@ -154,25 +163,43 @@ StoreSettings settings_of(const DocumentStore& documents, const std::string& nam
                           quote(name), name));
 }
 
-Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings) {
-  const fs::path path = resolve_model(options.model.empty() ? settings.model : options.model);
+Workspace::Loaded Workspace::load(const std::string& name, const ModelOptions& options,
+                                  const StoreSettings& settings) {
+  const fs::path path = resolve_model(name);
   const FilePrint before = print_of(path);
-  LoadOptions load = options.load_options();
-  load.keep_file_types = load.keep_file_types || settings.keep_file_types;
-  model_ = Model::load(path, load);
-  tokenizer_ = std::make_unique<Tokenizer>(path);
-  store_ = open_store(options);
-  EngineOptions engine;
-  engine.n_ctx = options.n_ctx;
-  engine.n_threads = options.n_threads;
-  engine.leadin_tokens = settings.leadin_tokens;
-  engine.name_space = settings.name_space;
-  engine.model_digest = model_digest(path);
+  LoadOptions how = options.load_options();
+  how.keep_file_types = how.keep_file_types || settings.keep_file_types;
+  Loaded out = {Model::load(path, how), std::make_unique<Tokenizer>(path), {}};
+  out.options.n_threads = options.n_threads;
+  out.options.leadin_tokens = settings.leadin_tokens;
+  out.options.name_space = settings.name_space;
+  out.options.model_digest = model_digest(path);
   if (print_of(path) != before) {  // its KV would be stored under the name of another file
     throw Error(ErrorCode::kModel,
                 fmt::format("model {} was changed while it was loaded - run again", path.string()));
   }
-  engine_ = std::make_unique<Engine>(model_, *tokenizer_, store_.get(), engine);
+  return out;
+}
+
+Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings, bool needs_scorer)
+    : model_(load(options.model.empty() ? settings.model : options.model, options, settings)),
+      store_(open_store(options)) {
+  if (needs_scorer) {
+    const std::string& kept = settings.scorer.empty() ? kDefaultScorer : settings.scorer;
+    scorer_model_ = load(options.scorer.empty() ? kept : options.scorer, options, settings);
+    scores_ = std::make_unique<ScoreStore>(scores_file());
+    scorer_ = std::make_unique<Scorer>(scorer_model_.model, *scorer_model_.tokenizer,
+                                       options.scorer_kv ? store_.get() : nullptr, scores_.get(),
+                                       scorer_model_.options);
+  }
+  model_.options.n_ctx = options.n_ctx;
+  engine_ = std::make_unique<Engine>(model_.model, *model_.tokenizer, store_.get(), model_.options,
+                                     scorer_.get());
+}
+
+bool has_scorer(const ModelOptions& options, const StoreSettings& settings) {
+  return !options.scorer.empty() || !settings.scorer.empty() ||
+         fs::exists(model_path(kDefaultScorer));
 }
 
 uint64_t kv_bytes_per_token(const ModelConfig& config) {
@@ -191,7 +218,8 @@ nlohmann::json to_json(const Account& a) {
 
 nlohmann::json to_json(const Timings& t) {
   return {{"tokenize_ms", t.tokenize_ms}, {"retrieve_ms", t.retrieve_ms},
-          {"load_ms", t.load_ms},         {"select_ms", t.select_ms},
+          {"load_ms", t.load_ms},         {"load_hidden_ms", t.load_hidden_ms},
+          {"score_ms", t.score_ms},       {"select_ms", t.select_ms},
           {"prefill_ms", t.prefill_ms},   {"first_token_ms", t.first_token_ms},
           {"decode_ms", t.decode_ms},     {"ttft_ms", t.ttft_ms()}};
 }
@@ -211,6 +239,7 @@ nlohmann::json to_json(const Answer& answer) {
           {"completion_tokens", answer.tokens.size()},
           {"usage", to_json(answer.account)},
           {"probe_rows", answer.probe_rows},
+          {"scorer_rows", answer.scorer_rows},
           {"timings", to_json(answer.timings)},
           {"segments", segments}};
 }

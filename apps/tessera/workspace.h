@@ -27,6 +27,8 @@ struct LoadingOptions {
 // A model and its KV store as given; empty or 0 where the store's or the built-in value holds.
 struct ModelOptions : LoadingOptions {
   std::string model;
+  std::string scorer;
+  bool scorer_kv = false;  // the scorer keeps the KV of chunks too
   int32_t n_ctx = 0;
   uint64_t ram_tier_bytes = uint64_t{512} << 20;
   uint64_t disk_limit_bytes = 0;  // 0: none
@@ -35,6 +37,7 @@ struct ModelOptions : LoadingOptions {
 };
 
 inline constexpr const char* kDefaultModel = "qwen2.5-coder-1.5b";
+inline constexpr const char* kDefaultScorer = "smollm2-135m";
 
 // What a store keeps of the model that was asked for: a name as it is, a path made absolute, so
 // that it holds in every folder.
@@ -43,6 +46,7 @@ std::string lasting_model(const std::string& name_or_path);
 // How chunks of a store were made; kept with the documents, so that every later command agrees.
 struct StoreSettings {
   std::string model = kDefaultModel;
+  std::string scorer;  // that rated the chunks when they were indexed; "": none did
   AnchorKind anchor = AnchorKind::kLeadin;
   int32_t leadin_tokens = 64;
   int32_t chunk_tokens = 512;
@@ -59,27 +63,41 @@ struct StoreSettings {
 // '-', '_' or '.'.
 std::filesystem::path store_file(const std::string& name);
 std::filesystem::path kv_dir();
+std::filesystem::path scores_file();
 
 // An open store of documents that must exist. Throws Error(kNotFound) naming the stores there are.
 std::unique_ptr<DocumentStore> open_documents(const std::string& name);
 // Throws Error(kNotFound) for a store that was never indexed: its model would be a guess.
 StoreSettings settings_of(const DocumentStore& documents, const std::string& name);
 
-// A loaded model over the KV store of this user.
+// A loaded model, and where one is needed a scorer, over the KV store of this user.
 class Workspace {
  public:
-  Workspace(const ModelOptions& options, const StoreSettings& settings);
+  Workspace(const ModelOptions& options, const StoreSettings& settings, bool needs_scorer = false);
 
   Engine& engine() { return *engine_; }
   ChunkStore& store() { return *store_; }
-  const Model& model() const { return *model_; }
+  const Model& model() const { return *model_.model; }
+  Scorer* scorer() { return scorer_.get(); }  // null unless it was asked for
 
  private:
-  std::shared_ptr<const Model> model_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  struct Loaded {
+    std::shared_ptr<const Model> model;
+    std::unique_ptr<Tokenizer> tokenizer;
+    EngineOptions options;
+  };
+  static Loaded load(const std::string& name, const ModelOptions& options,
+                     const StoreSettings& settings);
+
+  Loaded model_, scorer_model_;
   std::unique_ptr<ChunkStore> store_;
+  std::unique_ptr<ScoreStore> scores_;
+  std::unique_ptr<Scorer> scorer_;
   std::unique_ptr<Engine> engine_;
 };
+
+// Whether a scorer was named, here or by the store, or the default one is there.
+bool has_scorer(const ModelOptions& options, const StoreSettings& settings);
 
 // Bytes of KV of one token at rest.
 uint64_t kv_bytes_per_token(const ModelConfig& config);

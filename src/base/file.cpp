@@ -143,6 +143,22 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
+ScratchFolder::ScratchFolder(const fs::path& parent) {
+  std::string name = (parent / "tessera.XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot make a folder in {} - {} - choose another folder or change its "
+                            "permissions",
+                            parent.string(), errno_text()));
+  }
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
 bool write_file_atomic(const fs::path& path, std::span<const std::span<const std::byte>> pieces,
                        std::string& error) {
   const std::optional<TempFile> temp = open_temp(path, error);

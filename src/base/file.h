@@ -1,6 +1,6 @@
 #pragma once
 // Files: whole or invisible writes, reads that say what failed, and the folders of the XDG
-// convention.
+// convention. Functions are thread-safe; an object belongs to one thread at a time.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -25,6 +25,21 @@ class FileDescriptor {
 
  private:
   int fd_;
+};
+
+// A new folder of mode 0700 in `parent`, removed with all that is in it when the object goes.
+// Throws Error(kIo) naming `parent`.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::filesystem::path& parent);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
 };
 
 // Writes a file that appears whole or not at all: temporary O_EXCL name in the same folder (mode

@@ -22,15 +22,7 @@ namespace fs = std::filesystem;
 
 class FileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/tessera_file_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    dir_ = name;
-  }
-  void TearDown() override {
-    ::umask(022);
-    fs::remove_all(dir_);
-  }
+  void TearDown() override { ::umask(022); }
   bool write(const fs::path& path, std::string_view text) {
     const std::span<const std::byte> piece = std::as_bytes(std::span(text));
     return write_file_atomic(path, {&piece, 1}, error_);
@@ -58,7 +50,8 @@ class FileTest : public testing::Test {
     return ::stat(path.c_str(), &status) == 0 ? status.st_mode & 0777 : 0;
   }
 
-  fs::path dir_;
+  ScratchFolder scratch_{testing::TempDir()};
+  fs::path dir_ = scratch_.path();
   std::string error_;
 };
 
@@ -193,6 +186,29 @@ TEST_F(FileTest, PrivateDirIsMadeOnceAndFilesInTheWayAreNamed) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kIo);
     EXPECT_NE(std::string(error.what()).find("file"), std::string::npos);
+  }
+}
+
+TEST_F(FileTest, ScratchFoldersAreApartAndGoWithWhatIsInThem) {
+  {
+    const ScratchFolder one(dir_);
+    const ScratchFolder other(dir_);
+    fs::create_directory(one.path() / "deep");
+    ASSERT_TRUE(write(one.path() / "deep" / "f", "x")) << error_;
+
+    EXPECT_NE(one.path(), other.path());
+    EXPECT_EQ(one.path().parent_path(), dir_);
+    EXPECT_EQ(mode_of(one.path()), mode_t{0700});
+    EXPECT_EQ(n_entries(), 2U);
+  }
+  EXPECT_EQ(n_entries(), 0U);
+
+  try {
+    const ScratchFolder nowhere(dir_ / "missing");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_NE(std::string(error.what()).find("missing"), std::string::npos);
   }
 }
 

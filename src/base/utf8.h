@@ -1,6 +1,6 @@
 #pragma once
 // UTF-8 as Unicode defines it: no surrogates, no overlong forms, nothing above U+10FFFF. Pure
-// functions.
+// functions; thread-safe.
 #include <cstddef>
 #include <cstdint>
 #include <string>

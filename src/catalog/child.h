@@ -1,5 +1,5 @@
 #pragma once
-// A child process without a shell.
+// A child process without a shell. Thread-safe, but the environment must not change meanwhile.
 #include <chrono>
 #include <filesystem>
 #include <functional>

@@ -1,7 +1,8 @@
 #pragma once
 // How one source of a model appends to its .part file. What the source does wrong is returned, and
 // the next one is tried; a full disk is Error(kIo) and a stop Error(kCancelled), which end the
-// pull. The part is kept in each case.
+// pull. The part is kept in each case. Not thread-safe: the pull that holds the model's lock calls
+// it.
 #include <chrono>
 #include <optional>
 #include <stop_token>

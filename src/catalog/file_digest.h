@@ -1,6 +1,7 @@
 #pragma once
 // The digest of a file together with what the file looked like while it was read, so that the
-// digest is never believed of another file that took its place.
+// digest is never believed of another file that took its place. Thread-safe; of two digests
+// remembered at once one may be forgotten.
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -1,5 +1,6 @@
 #pragma once
 // Regular expressions by the C library: std::regex recurses once per character of its input.
+// Pure; thread-safe.
 #include <optional>
 #include <string>
 

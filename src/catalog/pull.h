@@ -1,6 +1,6 @@
 #pragma once
 // The pull of one entry with its knobs. Users call pull_model of catalog.h; the tests shorten the
-// times.
+// times. Thread-safe: pulls of one model wait for each other.
 #include <chrono>
 #include <filesystem>
 #include <functional>

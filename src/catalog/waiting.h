@@ -1,5 +1,5 @@
 #pragma once
-// Waits that end at once when the caller asks to stop.
+// Waits that end at once when the caller asks to stop. Thread-safe.
 #include <chrono>
 #include <stop_token>
 

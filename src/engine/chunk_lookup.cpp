@@ -1,5 +1,7 @@
 #include "engine/chunk_lookup.h"
 
+#include "base/clock.h"
+
 namespace tessera {
 
 ChunkLookup::ChunkLookup(ChunkStore& store, const KvDomain& domain, LookupRules rules)
@@ -28,7 +30,9 @@ std::vector<FoundSegment> ChunkLookup::finish() {
     closed_ = true;
   }
   ready_.notify_one();
+  const Stopwatch watch;
   worker_.join();
+  waited_ms_ = watch.ms();
   if (failure_) std::rethrow_exception(failure_);
   return std::move(found_);
 }
@@ -53,7 +57,9 @@ void ChunkLookup::work() {
 
 void ChunkLookup::work_through_queue() {
   for (Asked asked; take(asked);) {
+    const Stopwatch watch;
     found_.push_back(look_up(asked));
+    work_ms_ += watch.ms();
     chain_is_exact_ = chain_is_exact_ && found_.back().match == Match::kExact;
     before_.insert(before_.end(), asked.ids.begin(), asked.ids.end());
   }

@@ -43,6 +43,10 @@ class ChunkLookup {
   // Waits for the rest. One entry per pushed segment. Call once.
   std::vector<FoundSegment> finish();
 
+  // After finish(): what looking up and reading took, and how much of it finish() waited for.
+  double work_ms() const { return work_ms_; }
+  double waited_ms() const { return waited_ms_; }
+
  private:
   struct Asked {
     SegmentKind kind;
@@ -64,6 +68,8 @@ class ChunkLookup {
   std::vector<int32_t> before_;  // worker only
   bool chain_is_exact_ = true;   // worker only
   std::vector<FoundSegment> found_;
+  double work_ms_ = 0;  // worker, until it is joined
+  double waited_ms_ = 0;
   std::exception_ptr failure_;  // of the worker, given on by finish()
   std::jthread worker_;         // last: starts when all else is there, joined first
 };

@@ -1,6 +1,8 @@
 #pragma once
-// A request answered by its policy and by full prefill, and how far apart they are. Uses the engine
-// it is given.
+// A request answered by its policy and by full prefill, and how far apart they are.
+//
+// Runs on the thread of the engine it is given and overwrites that engine's working KV: what was
+// prefilled before is void. Throws what Engine::prefill and Engine::generate throw.
 #include <span>
 #include <stop_token>
 
@@ -28,7 +30,7 @@ struct Comparison {
 
 inline constexpr int32_t kCompareTokens = 32;
 
-// Rows of logits, [n, n_vocab].
+// Rows of logits, [n, n_vocab]: as many in one as in the other. Pure; thread-safe.
 Distance distance_between(std::span<const float> full, std::span<const float> policy,
                           int32_t n_vocab);
 
@@ -40,8 +42,8 @@ struct Reference {
 };
 Reference full_reference(Engine& engine, Request request, const std::stop_token& stop = {});
 
-// `sink` gets the policy's text as it comes. Nothing is committed: that is the caller's to do, when
-// the result is out.
+// `reference`: of the same engine, passages and question. `sink` gets the policy's text as it
+// comes. Nothing is committed: that is the caller's to do, when the result is out.
 Comparison compare_with(Engine& engine, const Reference& reference, const Request& request,
                         const Engine::TextSink& sink = {}, const std::stop_token& stop = {});
 Comparison compare_with_full(Engine& engine, const Request& request,

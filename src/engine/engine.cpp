@@ -4,42 +4,18 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/text_util.h"
-#include "base/utf8.h"
 #include "engine/probe.h"
+#include "text/align.h"
 #include "text/stop_filter.h"
 
 namespace tessera {
 namespace {
-
-EngineOptions with_defaults(EngineOptions options, const ModelConfig& config) {
-  if (options.n_ctx < 0)
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("context is {} - it must be positive", options.n_ctx));
-  if (options.n_ctx == 0) options.n_ctx = std::min(config.n_ctx_train, Engine::kDefaultContext);
-  if (options.n_ctx > config.n_ctx_train) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("context is {}, the model was trained for {} - use at most that",
-                            options.n_ctx, config.n_ctx_train));
-  }
-  return options;
-}
-
-KvDomain domain_of(const Model& model, const Tokenizer& tokenizer, const EngineOptions& options) {
-  KvDomain domain;
-  domain.name_space = options.name_space;
-  domain.model_digest = options.model_digest;
-  domain.weight_types = model.weight_types();
-  domain.tokenizer_digest = tokenizer.digest();
-  domain.rope = model.config().rope_text();
-  domain.geometry = model.config().kv_geometry();
-  return domain;
-}
 
 bool is_exact_only(const std::vector<Match>& lookups) {
   return lookups == std::vector<Match>{Match::kExact};
@@ -66,37 +42,6 @@ std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured,
   return out;
 }
 
-// Said of what the caller gave: the tokenizer would count from the start of the text around it.
-void require_utf8(const std::string& what, std::string_view text) {
-  const std::optional<size_t> at = invalid_utf8_offset(text);
-  if (!at) return;
-  throw Error(ErrorCode::kInvalidRequest,
-              fmt::format("{} is not valid UTF-8 at byte {} - convert it to UTF-8", what, *at));
-}
-
-void check_texts(const Request& request) {
-  require_utf8("the system message", request.system.value_or(""));
-  for (size_t i = 0; i < request.passages.size(); ++i) {
-    const PassageText& passage = request.passages[i];
-    require_utf8(fmt::format("the title of passage {}", i + 1), passage.title);
-    require_utf8(fmt::format("passage {}", i + 1), passage.text);
-    if (is_blank(passage.text)) {
-      throw Error(ErrorCode::kInvalidRequest,
-                  fmt::format("passage {} is empty or white space - leave it out", i + 1));
-    }
-  }
-  require_utf8("the question", request.question);
-}
-
-std::array<Anchor, 3> make_anchors(const PromptBuilder& prompts, const Tokenizer& tokenizer,
-                                   int32_t leadin_tokens) {
-  Anchor preamble = {AnchorKind::kPreamble, prompts.preamble_ids()};
-  Anchor leadin = {AnchorKind::kLeadin, preamble.ids};
-  const std::vector<int32_t> neutral = leadin_ids(tokenizer, leadin_tokens);
-  leadin.ids.insert(leadin.ids.end(), neutral.begin(), neutral.end());
-  return {Anchor{AnchorKind::kBare, {}}, std::move(preamble), std::move(leadin)};
-}
-
 // What can be said to be wrong before any work is done.
 void check_options(const Request& request) {
   const Sampler sampler(request.sampler);  // refuses values out of range
@@ -120,10 +65,6 @@ std::vector<float> hidden_of(const ProbeResult& probe, std::span<const int32_t> 
     out.insert(out.end(), first, first + width);
   }
   return out;
-}
-
-bool contains(const std::vector<Match>& list, Match match) {
-  return std::find(list.begin(), list.end(), match) != list.end();
 }
 
 }  // namespace
@@ -156,149 +97,174 @@ std::string_view segment_kind_name(SegmentKind kind) {
   return "";
 }
 
+namespace {
+
+// What the scorer said of its own tokens, each with the target's tokens that it shares a byte with.
+Scores aligned(const Scorer::Rated& rated, const ModelContext::Assembled& target) {
+  Scores out;
+  size_t passage = 0;
+  for (const Segment& s : target.prompt.segments) {
+    if (s.kind != SegmentKind::kChunk) continue;
+    const ChunkScores& chunk = rated.chunks[passage];
+    const std::vector<TokenRange> covers =
+        overlapping_tokens(chunk.bytes, target.chunk_bytes[passage++]);
+    out.value.insert(out.value.end(), chunk.value.begin(), chunk.value.end());
+    for (const TokenRange& c : covers)
+      out.covers.push_back({s.range.begin + c.begin, s.range.begin + c.end});
+  }
+  return out;
+}
+
+// Which passages were loaded and may be recomputed: only of those the scores are read.
+std::vector<bool> approximate_passages(std::span<const Segment> segments) {
+  std::vector<bool> out;
+  for (const Segment& s : segments) {
+    if (s.kind == SegmentKind::kChunk) out.push_back(is_approximate(s));
+  }
+  return out;
+}
+
+// The last key that each row sees when the rows are taken for the prompt's last ones. Empty, which
+// is by position, where tokens before the query are fresh: keys that have no KV yet would be seen.
+std::vector<int32_t> bottom_right(const ReusePlan& plan) {
+  const auto n_tokens = plan.segments.back().range.end;
+  const auto n_rows = static_cast<int32_t>(plan.rows.size());
+  for (const Segment& s : plan.segments) {
+    if (s.kind != SegmentKind::kQuery && s.match == Match::kMiss) return {};
+  }
+  std::vector<int32_t> last(plan.rows.size());
+  std::iota(last.begin(), last.end(), n_tokens - n_rows);
+  return last;
+}
+
+}  // namespace
+
 Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer,
-               ChunkStore* store, const EngineOptions& options)
-    : tokenizer_(tokenizer),
-      store_(store),
-      options_(with_defaults(options, model->config())),
-      prompts_(tokenizer, options.texts),
-      anchors_(make_anchors(prompts_, tokenizer, options.leadin_tokens)),
-      decoder_(model, options.n_threads, options.micro_batch),
-      kv_(model->config(), options_.n_ctx),
-      domain_(domain_of(*model, tokenizer, options)) {
-  if (store != nullptr && options.model_digest.empty()) {
-    throw Error(ErrorCode::kInvalidRequest,
-                "a store needs the digest of the model - without it models of one shape would find "
-                "each other's chunks - set model_digest");
-  }
-  if (tokenizer.n_vocab() != model->config().n_vocab) {
+               ChunkStore* store, const EngineOptions& options, Scorer* scorer)
+    : context_(model, tokenizer, store, options), scorer_(scorer) {}
+
+// What a request is worked on with, from its policy to the step that computes its rows.
+struct Engine::Work {
+  std::unique_ptr<ReusePolicy> policy;
+  ModelContext::Assembled target;
+  std::optional<ChunkLookup> lookup;
+  std::optional<Scorer::Rated> rated;
+  ProbeResult probe;
+};
+
+bool Engine::needs_scorer(std::string_view policy, const PolicyOptions& options) {
+  return is_of_scorer(make_policy(policy, options)->evidence());
+}
+
+// A scorer that reads the prompt does so while the KV is read.
+void Engine::rate_beside_loading(const Request& request, Work& work, const std::stop_token& stop) {
+  const Evidence evidence = work.policy->evidence();
+  if (!work.lookup || !is_of_scorer(evidence) || evidence == Evidence::kStoredScorerNorms) return;
+  work.rated = scorer_->read(request, evidence, work.policy->layers(), stop);
+}
+
+void Engine::rate_from_store(const Request& request, Work& work, Prefilled& out,
+                             const std::stop_token& stop) {
+  if (work.policy->evidence() != Evidence::kStoredScorerNorms) return;
+  work.rated = scorer_->stored(request.passages, approximate_passages(work.target.prompt.segments),
+                               work.policy->layers(), stop);
+  out.scorer_rows = work.rated->rows;
+}
+
+void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
+  const Evidence evidence = work.policy->evidence();
+  work.probe = run_probe(evidence, work.policy->layers(),
+                         {context_.decoder(), context_.kv(), work.target.prompt, out.found}, stop);
+  if (evidence == Evidence::kKvDeviation)  // put back what the probe wrote over
+    out.found = context_.place(work.target.prompt, std::move(out.found));
+  out.kv_epoch = context_.kv().epoch();
+  out.probe_rows = work.probe.rows;
+  const Scores scores =
+      work.rated ? aligned(*work.rated, work.target) : Scores{std::move(work.probe.score), {}};
+  if (!std::all_of(scores.value.begin(), scores.value.end(),
+                   [](float v) { return std::isfinite(v); })) {
     throw Error(ErrorCode::kModel,
-                fmt::format("the tokenizer has {} tokens, the model {} - use the model's own file",
-                            tokenizer.n_vocab(), model->config().n_vocab));
+                "the scores of tokens are not finite - the model file may be damaged - use another "
+                "model or policy");
   }
+  const std::span<const Segment> segments = work.target.prompt.segments;
+  out.plan = make_plan(work.target.prompt.segments, work.policy->select(segments, scores));
 }
 
-ChunkBuilder Engine::builder() {
-  CHECK(store_ != nullptr);
-  return {decoder_, kv_, *store_, domain_};
-}
-
-// Segments in order; each is handed to `lookup` as soon as its ids are known, so that loading
-// overlaps tokenising.
-Prompt Engine::assemble(const Request& request, ChunkLookup* lookup) const {
-  check_texts(request);
-  std::optional<PromptBuilder> own;
-  if (request.system) {
-    PromptTexts texts = options_.texts;
-    texts.system = *request.system;
-    own.emplace(tokenizer_, texts);
-  }
-  const PromptBuilder& prompts = own ? *own : prompts_;
-  PromptAssembler assembler;
-  size_t n_tokens = 0;
-  const auto add = [&](SegmentKind kind, const std::vector<int32_t>& ids) {
-    assembler.add(kind, ids);
-    n_tokens += ids.size();
-    // A prompt that is too long will be refused: nothing more is loaded for it.
-    if (lookup != nullptr && n_tokens <= static_cast<size_t>(n_ctx())) lookup->push(kind, ids);
-  };
-  add(SegmentKind::kPreamble, prompts.preamble_ids());
-  for (const PassageText& passage : request.passages)
-    add(SegmentKind::kChunk, prompts.chunk_ids(passage.title, passage.text));
-  add(SegmentKind::kQuery, prompts.query_ids(request.question));
-  return assembler.take();
-}
-
-void Engine::check_length(const Prompt& prompt) const {
-  if (prompt.ids.size() > static_cast<size_t>(n_ctx())) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("the prompt has {} tokens, the context holds {} - ask for fewer "
-                            "passages or raise the context",
-                            prompt.ids.size(), n_ctx()));
-  }
-}
-
-// Copies what was found into the working KV and notes on each segment how it was found.
-std::vector<FoundSegment> Engine::place(Prompt& prompt, std::vector<FoundSegment> found) {
-  found.resize(prompt.segments.size());
-  std::vector<Decoder::Placement> placements;
-  placements.reserve(found.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    prompt.segments[i].match = found[i].match;
-    if (found[i].chunk != nullptr)
-      placements.push_back({found[i].chunk.get(), prompt.segments[i].range.begin});
-  }
-  decoder_.load(kv_, placements);
-  return found;
+void Engine::compute(Work& work, Prefilled& out, const std::stop_token& stop) {
+  const std::vector<int32_t>& rows = out.plan.rows;
+  std::vector<int32_t> tokens;
+  tokens.reserve(rows.size());
+  for (const int32_t position : rows)
+    tokens.push_back(work.target.prompt.ids[static_cast<size_t>(position)]);
+  StepOptions options;
+  const std::vector<float> hidden =
+      hidden_of(work.probe, rows, context_.decoder().config().embed_dim);
+  options.hidden = hidden;
+  options.layers.begin = work.probe.resume_at;
+  options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
+  // Only where there is something to publish: copying the rows costs time that is measured.
+  options.capture_kv =
+      is_exact_only(work.policy->lookups()) && work.lookup &&
+      std::any_of(out.plan.segments.begin(), out.plan.segments.end(), is_missed_storable);
+  std::vector<int32_t> last_keys;
+  if (work.policy->mask() == AttentionMask::kBottomRight) last_keys = bottom_right(out.plan);
+  StepResult result =
+      context_.decoder().prefill({&context_.kv(), tokens, rows, last_keys}, options, stop);
+  out.logits = std::move(result.logits);
+  out.captured = std::move(result.captured);
 }
 
 Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
-  const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
-  const std::vector<Match> lookups = policy->lookups();
+  Work work;
+  work.policy = make_policy(request.policy, request.policy_options);
   check_options(request);
+  if (is_of_scorer(work.policy->evidence()) && scorer_ == nullptr) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("policy {} reads the scores of a small model - there is none - give a "
+                            "scorer or use another policy",
+                            request.policy));
+  }
   Prefilled out;
   Stopwatch watch;
   const auto lap = [&watch](double& ms) {
     ms += watch.ms();
     watch.restart();
   };
-  std::optional<ChunkLookup> lookup;
-  if (store_ != nullptr && !lookups.empty()) {
-    const LookupRules rules = {contains(lookups, Match::kExact),
-                               contains(lookups, Match::kIndependent), request.anchor,
-                               anchor(request.anchor).ids};
-    lookup.emplace(*store_, domain_, rules);
-  }
-  out.prompt = assemble(request, lookup ? &*lookup : nullptr);
-  check_length(out.prompt);
+  context_.start_lookup(work.policy->lookups(), request.anchor, work.lookup);
+  ChunkLookup* lookup = work.lookup ? &*work.lookup : nullptr;
+  work.target = context_.assemble(request, lookup);
   lap(out.timings.tokenize_ms);
+  rate_beside_loading(request, work, stop);
+  if (work.rated) out.scorer_rows = work.rated->rows;
+  lap(out.timings.score_ms);
 
-  kv_.clear();
-  out.kv_epoch = kv_.epoch();
-  out.found = place(out.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
+  out.found =
+      context_.place(work.target.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
+  if (lookup != nullptr)
+    out.timings.load_hidden_ms = std::max(0.0, lookup->work_ms() - lookup->waited_ms());
   lap(out.timings.load_ms);
 
-  ProbeResult probe = run_probe(policy->evidence(), {decoder_, kv_, out.prompt, out.found}, stop);
-  if (policy->evidence() == Evidence::kKvDeviation) {  // put back what the probe wrote over
-    kv_.clear();
-    out.kv_epoch = kv_.epoch();
-    out.found = place(out.prompt, std::move(out.found));
-  }
-  out.probe_rows = probe.rows;
-  probe.score.resize(out.prompt.ids.size(), 0.0F);  // no probe: not read, or nothing to choose
-  out.plan = make_plan(out.prompt.segments, policy->select(out.prompt.segments, probe.score));
+  rate_from_store(request, work, out, stop);
+  lap(out.timings.score_ms);
+  plan(work, out, stop);
   lap(out.timings.select_ms);
-
-  std::vector<int32_t> tokens;
-  tokens.reserve(out.plan.rows.size());
-  for (const int32_t position : out.plan.rows)
-    tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
-  StepOptions options;
-  const std::vector<float> hidden = hidden_of(probe, out.plan.rows, decoder_.config().embed_dim);
-  options.hidden = hidden;
-  options.layers.begin = probe.resume_at;
-  options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
-  // Only where there is something to publish: copying the rows costs time that is measured.
-  options.capture_kv =
-      is_exact_only(lookups) && lookup &&
-      std::any_of(out.plan.segments.begin(), out.plan.segments.end(), is_missed_storable);
-  StepResult result = decoder_.prefill({&kv_, tokens, out.plan.rows}, options, stop);
-  out.logits = std::move(result.logits);
-  out.captured = std::move(result.captured);
+  compute(work, out, stop);
+  out.prompt = std::move(work.target.prompt);
   lap(out.timings.prefill_ms);
   return out;
 }
 
 Answer Engine::generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
                         const std::stop_token& stop) {
-  CHECK(prefilled.kv_epoch == kv_.epoch());
+  CHECK(prefilled.kv_epoch == context_.kv().epoch());
   Answer answer;
   answer.policy = request.policy;
   answer.finish_reason = "length";
   Sampler sampler(request.sampler);
-  StreamingDetokenizer detokenizer(tokenizer_);
+  StreamingDetokenizer detokenizer(context_.tokenizer());
   std::vector<std::string> stops = request.stop;
-  if (prompts_.template_name() == "plain")
+  if (context_.prompts().template_name() == "plain")
     stops.emplace_back("\n");  // a base model has no token that ends an answer
   StopFilter filter(std::move(stops));
   const auto give = [&](const std::string& text) {
@@ -314,7 +280,7 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
       throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} tokens", n));
     const int32_t token = sampler.pick(logits);
     if (n == 0) prefilled.timings.first_token_ms = watch.ms();
-    if (tokenizer_.is_end(token)) answer.finish_reason = "stop";
+    if (context_.tokenizer().is_end(token)) answer.finish_reason = "stop";
     if (answer.finish_reason == "stop") break;
     answer.tokens.push_back(token);
     give(filter.push(detokenizer.push(token)));
@@ -324,8 +290,8 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
     StepOptions options;
     options.kernels = KernelClass::kDecode;
     options.logit_rows = {0};
-    const SequenceRows row = {&kv_, {&token, 1}, {&position, 1}};
-    logits = decoder_.step({&row, 1}, options).logits;
+    const SequenceRows row = {&context_.kv(), {&token, 1}, {&position, 1}};
+    logits = context_.decoder().step({&row, 1}, options).logits;
     ++position;
   }
   if (!filter.stopped()) {
@@ -336,6 +302,7 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
 
   answer.account = account_of(prefilled.plan);
   answer.probe_rows = prefilled.probe_rows;
+  answer.scorer_rows = prefilled.scorer_rows;
   answer.timings = prefilled.timings;
   for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
     const Segment& s = prefilled.plan.segments[i];
@@ -359,12 +326,12 @@ bool Engine::publish_exact(const Prefilled& prefilled) {
         static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
     const KeyContext behind = {Match::kExact, AnchorKind::kBare,
                                std::span(ids).first(static_cast<size_t>(s.range.begin))};
-    const bool is_stored =
-        store_->put(key_of(domain_, behind, own),
-                    std::make_shared<const KvChunk>(
-                        domain_.geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
-                        slice_capture(prefilled.captured, domain_.geometry, rows.size(),
-                                      {first, first + s.range.size()})));
+    const bool is_stored = context_.store()->put(
+        key_of(context_.domain(), behind, own),
+        std::make_shared<const KvChunk>(
+            context_.domain().geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
+            slice_capture(prefilled.captured, context_.domain().geometry, rows.size(),
+                          {first, first + s.range.size()})));
     all_stored = all_stored && is_stored;
   }
   return all_stored;
@@ -373,17 +340,23 @@ bool Engine::publish_exact(const Prefilled& prefilled) {
 bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
                           const std::stop_token& stop) {
   bool all_stored = true;
+  const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
+  const bool is_scored = scorer_ != nullptr && is_of_scorer(policy->evidence());
+  size_t passage = 0;
   ChunkBuilder made = builder();
   const Anchor& behind = anchor(request.anchor);
   for (const Segment& s : prefilled.plan.segments) {
-    if (s.kind != SegmentKind::kChunk || s.match != Match::kMiss) continue;
+    if (s.kind != SegmentKind::kChunk) continue;
+    const PassageText& text = request.passages[passage++];
+    if (s.match != Match::kMiss) continue;
     // It did fit behind this prompt, but may not behind its anchor.
     const size_t n_rows = behind.ids.size() + static_cast<size_t>(s.range.size());
-    if (n_rows > static_cast<size_t>(kv_.n_slots())) continue;
+    if (n_rows > static_cast<size_t>(context_.kv().n_slots())) continue;
     const auto begin = prefilled.prompt.ids.begin() + s.range.begin;
     const ChunkBuilder::Outcome outcome =
         made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
     all_stored = all_stored && outcome != ChunkBuilder::Outcome::kNotStored;
+    if (is_scored) scorer_->build(text, policy->layers(), stop);
   }
   return all_stored;
 }
@@ -391,7 +364,7 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
 bool Engine::commit(const Request& request, const Prefilled& prefilled,
                     const std::stop_token& stop) {
   const std::vector<Match> lookups = make_policy(request.policy, request.policy_options)->lookups();
-  if (store_ == nullptr || lookups.empty()) return true;
+  if (context_.store() == nullptr || lookups.empty()) return true;
   try {
     return is_exact_only(lookups) ? publish_exact(prefilled)
                                   : build_missed(request, prefilled, stop);
@@ -412,19 +385,20 @@ std::vector<float> Engine::forced_logits(const Prefilled& prefilled,
                                          std::span<const int32_t> tokens) {
   std::vector<float> out = prefilled.logits;
   const auto n_prompt = static_cast<int32_t>(prefilled.prompt.ids.size());
-  CHECK(prefilled.kv_epoch == kv_.epoch());
-  kv_.truncate(n_prompt);
+  CHECK(prefilled.kv_epoch == context_.kv().epoch());
+  context_.kv().truncate(n_prompt);
   if (tokens.size() < 2) return out;
-  const std::span<const int32_t> fed =
-      tokens.first(std::min(tokens.size() - 1, static_cast<size_t>(kv_.n_slots() - n_prompt)));
+  const std::span<const int32_t> fed = tokens.first(
+      std::min(tokens.size() - 1, static_cast<size_t>(context_.kv().n_slots() - n_prompt)));
   std::vector<int32_t> positions(fed.size());
   std::iota(positions.begin(), positions.end(), n_prompt);
   StepOptions options;
   options.logit_rows.resize(fed.size());
   std::iota(options.logit_rows.begin(), options.logit_rows.end(), 0);
-  const std::vector<float> rest = decoder_.prefill({&kv_, fed, positions}, options).logits;
+  const std::vector<float> rest =
+      context_.decoder().prefill({&context_.kv(), fed, positions}, options).logits;
   out.insert(out.end(), rest.begin(), rest.end());
-  kv_.truncate(n_prompt);
+  context_.kv().truncate(n_prompt);
   return out;
 }
 

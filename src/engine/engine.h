@@ -13,55 +13,27 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/chunk_builder.h"
-#include "engine/chunk_lookup.h"
+#include "engine/model_context.h"
+#include "engine/request.h"
+#include "engine/scorer.h"
 #include "kv/account.h"
-#include "model/decoder.h"
-#include "reuse/policy.h"
-#include "text/prompt.h"
-#include "text/sampler.h"
 
 namespace tessera {
 
-struct EngineOptions {
-  int32_t n_ctx = 0;      // tokens of prompt and answer; 0: the model's, at most kDefaultContext
-  int32_t n_threads = 0;  // 0: one for each CPU there is
-  int32_t micro_batch = Decoder::kDefaultMicroBatch;
-  int32_t leadin_tokens = 64;
-  std::string name_space = "default";
-  std::string model_digest;  // content digest of the model file, part of every key
-  PromptTexts texts;
-};
-
-struct PassageText {
-  std::string title;
-  std::string text;
-};
-
-struct Request {
-  std::vector<PassageText> passages;  // in the order in which they stand in the prompt
-  std::string question;
-  std::optional<std::string> system;  // another system message than the store's
-  std::string policy = std::string(kDefaultPolicy);
-  PolicyOptions policy_options;
-  AnchorKind anchor = AnchorKind::kLeadin;
-  int32_t max_tokens = 64;
-  SamplerOptions sampler;
-  std::vector<std::string> stop;
-};
-
-// Milliseconds. Loading runs beside tokenising: load_ms is what was left to wait for, and the copy
-// into place.
+// Milliseconds. Loading runs beside tokenising and beside a scorer: load_ms is what was left to
+// wait for, and the copy into place.
 struct Timings {
   double tokenize_ms = 0;
   double retrieve_ms = 0;  // set by the caller, who retrieved
   double load_ms = 0;
-  double select_ms = 0;
+  double load_hidden_ms = 0;  // of loading, what ran beside other work: no part of the sum
+  double score_ms = 0;        // the scorer's work
+  double select_ms = 0;       // the target's probe, alignment, choice
   double prefill_ms = 0;
   double first_token_ms = 0;  // sampling and decoding its text
   double decode_ms = 0;       // all later tokens
   double ttft_ms() const {
-    return tokenize_ms + retrieve_ms + load_ms + select_ms + prefill_ms + first_token_ms;
+    return tokenize_ms + retrieve_ms + load_ms + score_ms + select_ms + prefill_ms + first_token_ms;
   }
 };
 
@@ -81,6 +53,7 @@ struct Prefilled {
   std::vector<FoundSegment> found;  // pins, one per segment
   std::vector<float> logits;        // [n_vocab], of the last token
   double probe_rows = 0;            // work of the policy's evidence, in rows through all layers
+  double scorer_rows = 0;           // the same of the scorer's, in rows of its own
   // KV of the computed rows, as in StepResult::captured; only for policies that ask for nothing but
   // exact matches: what they compute is exact and may be published as such.
   std::vector<std::byte> captured;
@@ -93,22 +66,25 @@ struct Answer {
   std::string finish_reason;  // "stop" or "length"
   std::string policy;
   Account account;
-  double probe_rows = 0;  // as in Prefilled
+  double probe_rows = 0, scorer_rows = 0;  // as in Prefilled
   Timings timings;
   std::vector<SegmentReport> segments;
 };
 
 class Engine {
  public:
-  static constexpr int32_t kDefaultContext = 8192;
   using TextSink = std::function<void(std::string_view)>;
 
-  // `store` may be null: nothing is looked up or kept. References must outlive the engine. Throws
+  // `store` may be null: nothing is looked up or kept. `scorer` may be null: policies that need one
+  // are refused. References and pointers must outlive the engine. Throws
   // Error(kInvalidRequest) for a context that the model cannot hold, and for a store without a
   // model digest, whose chunks another model would find; Error(kModel) for a tokenizer of another
   // model; Error(kIo) without memory.
   Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer, ChunkStore* store,
-         const EngineOptions& options);
+         const EngineOptions& options, Scorer* scorer = nullptr);
+
+  // Whether a policy reads the scores of a small model. Throws as make_policy().
+  static bool needs_scorer(std::string_view policy, const PolicyOptions& options);
 
   // A request is checked before anything is computed: Error(kInvalidRequest) says what is wrong
   // with it. All of these throw Error(kCancelled) when `stop` is requested, Error(kModel) for
@@ -131,30 +107,27 @@ class Engine {
   // tokens[i]. The working KV must still hold the prompt; it is cut back to it.
   std::vector<float> forced_logits(const Prefilled& prefilled, std::span<const int32_t> tokens);
 
-  const Anchor& anchor(AnchorKind kind) const { return anchors_[static_cast<size_t>(kind)]; }
-  ChunkBuilder builder();  // needs a store
-  const PromptBuilder& prompts() const { return prompts_; }
-  const KvDomain& domain() const { return domain_; }
-  Decoder& decoder() { return decoder_; }
-  WorkingKv& kv() { return kv_; }
-  int32_t n_ctx() const { return options_.n_ctx; }
+  const Anchor& anchor(AnchorKind kind) const { return context_.anchor(kind); }
+  ChunkBuilder builder() { return context_.builder(); }  // needs a store
+  const PromptBuilder& prompts() const { return context_.prompts(); }
+  const KvDomain& domain() const { return context_.domain(); }
+  Decoder& decoder() { return context_.decoder(); }
+  WorkingKv& kv() { return context_.kv(); }
+  int32_t n_ctx() const { return context_.n_ctx(); }
 
  private:
-  Prompt assemble(const Request& request, ChunkLookup* lookup) const;
-  void check_length(const Prompt& prompt) const;
-  std::vector<FoundSegment> place(Prompt& prompt, std::vector<FoundSegment> found);
+  struct Work;
+  void rate_beside_loading(const Request& request, Work& work, const std::stop_token& stop);
+  void rate_from_store(const Request& request, Work& work, Prefilled& out,
+                       const std::stop_token& stop);
+  void plan(Work& work, Prefilled& out, const std::stop_token& stop);
+  void compute(Work& work, Prefilled& out, const std::stop_token& stop);
   bool publish_exact(const Prefilled& prefilled);
   bool build_missed(const Request& request, const Prefilled& prefilled,
                     const std::stop_token& stop);
 
-  const Tokenizer& tokenizer_;
-  ChunkStore* store_;
-  EngineOptions options_;
-  PromptBuilder prompts_;
-  std::array<Anchor, 3> anchors_;  // by AnchorKind
-  Decoder decoder_;
-  WorkingKv kv_;
-  KvDomain domain_;
+  ModelContext context_;
+  Scorer* scorer_;
 };
 
 std::string_view match_name(Match match);

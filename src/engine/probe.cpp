@@ -1,5 +1,7 @@
 #include "engine/probe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -27,10 +29,9 @@ std::vector<int32_t> positions_of(const Prompt& prompt, Wanted wanted) {
   return positions;
 }
 
-// Layers of the upper half that see the whole prompt.
-std::vector<int32_t> upper_global_layers(const ModelConfig& c) {
+std::vector<int32_t> global_layers(const ModelConfig& c, LayerRange range) {
   std::vector<int32_t> layers;
-  for (int32_t layer = c.n_layers / 2; layer < c.n_layers; ++layer) {
+  for (int32_t layer = range.begin; layer < range.end; ++layer) {
     if (c.layers[static_cast<size_t>(layer)].sliding_window == 0) layers.push_back(layer);
   }
   return layers;
@@ -39,39 +40,6 @@ std::vector<int32_t> upper_global_layers(const ModelConfig& c) {
 // Of a long question the last rows speak for all: explicit attention of every row would take
 // rows x keys x heads floats.
 constexpr int32_t kMaxQueryRows = 128;
-
-ProbeResult query_attention(const ProbeInput& in, const std::stop_token& stop) {
-  const ModelConfig& c = in.decoder.config();
-  StepOptions options;
-  options.attention_layers = upper_global_layers(c);
-  if (options.attention_layers.empty()) {
-    throw Error(ErrorCode::kInvalidRequest,
-                "query attention - every upper layer of the model has a sliding window - use "
-                "another policy");
-  }
-  options.layers = {0, options.attention_layers.back() + 1};
-  const Segment& query = in.prompt.segments.back();
-  CHECK(query.kind == SegmentKind::kQuery);
-  const std::vector<int32_t> rows =
-      positions_of(in.prompt, [](const Segment& s) { return s.match == Match::kMiss; });
-  const int32_t first = std::max(query.range.begin, query.range.end - kMaxQueryRows);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] >= first) options.attention_rows.push_back(static_cast<int32_t>(i));
-  }
-  const std::vector<int32_t> tokens = tokens_at(in.prompt, rows);
-  const StepResult result = in.decoder.prefill({&in.kv, tokens, rows}, options, stop);
-
-  ProbeResult out;
-  out.score.assign(in.prompt.ids.size(), 0.0F);
-  const auto n_keys = static_cast<size_t>(result.n_keys);
-  const auto share = 1.0F / static_cast<float>(options.attention_rows.size());
-  for (size_t row = 0; row < options.attention_rows.size(); ++row) {
-    for (size_t key = 0; key < n_keys; ++key)
-      out.score[key] += share * result.attention[row * n_keys + key];
-  }
-  out.rows = static_cast<double>(rows.size()) * options.layers.end / c.n_layers;
-  return out;
-}
 
 // The share of a layer that only makes K and V of a row, by multiplications with weights.
 double kv_share_of_layer(const ModelConfig& c) {
@@ -188,16 +156,56 @@ ProbeResult kv_deviation(const ProbeInput& in, const std::stop_token& stop) {
 
 }  // namespace
 
-ProbeResult run_probe(Evidence evidence, const ProbeInput& input, const std::stop_token& stop) {
-  if (evidence == Evidence::kNone || n_loaded_tokens(input.prompt.segments) == 0) return {};
+ProbeResult query_attention(const ProbeInput& in, LayerRange layers, const std::stop_token& stop) {
+  const ModelConfig& c = in.decoder.config();
+  StepOptions options;
+  options.attention_layers = global_layers(c, layers);
+  if (options.attention_layers.empty()) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("query attention - layers {}-{} of the model all have a sliding window "
+                            "- give others or use another policy",
+                            layers.begin, layers.end - 1));
+  }
+  options.layers = {0, options.attention_layers.back() + 1};
+  const Segment& query = in.prompt.segments.back();
+  CHECK(query.kind == SegmentKind::kQuery);
+  const std::vector<int32_t> rows =
+      positions_of(in.prompt, [](const Segment& s) { return s.match == Match::kMiss; });
+  const int32_t first = std::max(query.range.begin, query.range.end - kMaxQueryRows);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= first) options.attention_rows.push_back(static_cast<int32_t>(i));
+  }
+  const std::vector<int32_t> tokens = tokens_at(in.prompt, rows);
+  const StepResult result = in.decoder.prefill({&in.kv, tokens, rows}, options, stop);
+
+  ProbeResult out;
+  out.score.assign(in.prompt.ids.size(), 0.0F);
+  const auto n_keys = static_cast<size_t>(result.n_keys);
+  const auto share = 1.0F / static_cast<float>(options.attention_rows.size());
+  for (size_t row = 0; row < options.attention_rows.size(); ++row) {
+    for (size_t key = 0; key < n_keys; ++key)
+      out.score[key] += share * result.attention[row * n_keys + key];
+  }
+  out.rows = static_cast<double>(rows.size()) * options.layers.end / c.n_layers;
+  return out;
+}
+
+ProbeResult run_probe(Evidence evidence, const LayerPart& part, const ProbeInput& input,
+                      const std::stop_token& stop) {
+  if (n_loaded_tokens(input.prompt.segments) == 0) return {};
   switch (evidence) {
-    case Evidence::kQueryAttention:
-      return query_attention(input, stop);
+    case Evidence::kQueryAttention: {
+      const TokenRange layers = layers_of(part, input.decoder.config().n_layers);
+      return query_attention(input, {layers.begin, layers.end}, stop);
+    }
     case Evidence::kValueDeviation:
       return value_deviation(input, stop);
     case Evidence::kKvDeviation:
       return kv_deviation(input, stop);
     case Evidence::kNone:
+    case Evidence::kScorerAttention:
+    case Evidence::kScorerNorms:
+    case Evidence::kStoredScorerNorms:
       break;
   }
   return {};

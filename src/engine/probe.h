@@ -26,6 +26,7 @@ struct ProbeResult {
   double rows = 0;
 };
 
+// What is looked at: a model, its working KV with the prompt's loaded segments in place.
 struct ProbeInput {
   Decoder& decoder;
   WorkingKv& kv;
@@ -33,14 +34,21 @@ struct ProbeInput {
   std::span<const FoundSegment> found;
 };
 
-// kQueryAttention: the fresh rows go through the model over the reused KV, and the attention of the
-//   query's rows (the last 128 of them) in the upper half of the layers is averaged over rows,
-//   heads and layers. Layers with a sliding window are left out: they see no chunk but the nearest.
+// The fresh rows go through the model over the loaded KV, and the attention of the query's rows
+// (the last 128 of them) in `layers` is averaged over rows, heads and layers. Layers with a sliding
+// window are left out: they see no chunk but the nearest. Throws Error(kInvalidRequest) when none
+// is left.
+ProbeResult query_attention(const ProbeInput& input, LayerRange layers,
+                            const std::stop_token& stop);
+
+// kQueryAttention: as above, in `part` of the layers.
 // kValueDeviation: layer 0 of every row that is not exact, then K and V of layer 1; both layers' KV
 //   are those of full prefill afterwards.
 // kKvDeviation: full prefill. The working KV then holds its KV, not what was found.
 // Throws Error(kCancelled) when stopped between micro-batches, Error(kInvalidRequest) for a model
-// that has no layer to look at.
-ProbeResult run_probe(Evidence evidence, const ProbeInput& input, const std::stop_token& stop);
+// that has no layer to look at. Nothing is run for evidence of a scorer. Not thread-safe: it uses
+// the decoder it is given.
+ProbeResult run_probe(Evidence evidence, const LayerPart& part, const ProbeInput& input,
+                      const std::stop_token& stop);
 
 }  // namespace tessera

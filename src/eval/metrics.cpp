@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -51,6 +52,28 @@ double token_f1(std::string_view answer, std::span<const std::string> gold) {
   double best = 0.0;
   for (const std::string& g : gold) best = std::max(best, f1_of(words, words_of(g)));
   return best;
+}
+
+bool is_exact_match(std::string_view answer, std::span<const std::string> gold) {
+  const std::string plain = normalize_answer(answer);
+  return std::any_of(gold.begin(), gold.end(),
+                     [&](const std::string& g) { return normalize_answer(g) == plain; });
+}
+
+double mean_nll(std::span<const float> logits, std::span<const int32_t> tokens, int32_t n_vocab) {
+  const auto width = static_cast<size_t>(n_vocab);
+  const size_t n = n_vocab > 0 ? logits.size() / width : 0;
+  CHECK(n > 0 && logits.size() % width == 0 && tokens.size() >= n);
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const std::span<const float> row = logits.subspan(i * width, width);
+    CHECK(tokens[i] >= 0 && tokens[i] < n_vocab);
+    const double top = *std::max_element(row.begin(), row.end());
+    double mass = 0;
+    for (const float x : row) mass += std::exp(x - top);
+    sum += top + std::log(mass) - row[static_cast<size_t>(tokens[i])];
+  }
+  return sum / static_cast<double>(n);
 }
 
 double median(std::vector<double> values) {

@@ -70,8 +70,8 @@ struct KeyContext {
 };
 ChunkKey key_of(const KvDomain& domain, const KeyContext& context, std::span<const int32_t> ids);
 
-// K before RoPE and V of one passage, immutable once made. Readers keep it alive by its shared_ptr,
-// also while a tier evicts it: holding the pointer is the pin.
+// K before RoPE and V of one passage, immutable once made, so any thread may read it. Readers keep
+// it alive by its shared_ptr, also while a tier evicts it: holding the pointer is the pin.
 class KvChunk {
  public:
   // `payload` must have payload_bytes(geometry, ids.size()) bytes; anything else is a CHECK.

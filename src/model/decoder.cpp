@@ -53,9 +53,12 @@ void check_rows(const ModelConfig& c, const SequenceRows& s, bool reads_tokens) 
   for (size_t i = 1; i < s.positions.size(); ++i) CHECK(s.positions[i - 1] < s.positions[i]);
   CHECK(!reads_tokens || s.tokens.size() == s.positions.size());
   for (const int32_t token : s.tokens) CHECK(token >= 0 && token < c.n_vocab);
+  CHECK(s.last_keys.empty() || s.last_keys.size() == s.positions.size());
+  for (size_t i = 0; i < s.last_keys.size(); ++i) CHECK(s.last_keys[i] >= s.positions[i]);
+  CHECK(s.last_key() < s.kv->n_slots());
   size_t next = 0;  // every key that attention will read has KV, or gets it in this step
-  for (int32_t position = 0; position < s.positions.back(); ++position) {
-    const bool is_row = s.positions[next] == position;
+  for (int32_t position = 0; position <= s.last_key(); ++position) {
+    const bool is_row = next < s.positions.size() && s.positions[next] == position;
     next += is_row ? 1 : 0;
     CHECK(is_row || s.kv->has(position));
   }
@@ -105,7 +108,7 @@ StepResult Decoder::step(std::span<const SequenceRows> sequences, const StepOpti
 }
 
 StepResult Decoder::run_step(std::span<const SequenceRows> sequences, const StepOptions& options) {
-  StepShape shape = shape_of_step(config(), sequences, options);
+  StepShape shape = shape_of_step(config(), sequences, options, n_threads_);
   CHECK(shape.n_rows <= micro_batch_);
   const Model::State& state = model_->state();
   if (runtime_->last == nullptr || runtime_->last->shape() != shape) {
@@ -239,7 +242,8 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
     const auto count = static_cast<size_t>(end - begin);
     const SequenceRows part = {
         rows.kv, rows.tokens.empty() ? rows.tokens : rows.tokens.subspan(first, count),
-        rows.positions.subspan(first, count)};
+        rows.positions.subspan(first, count),
+        rows.last_keys.empty() ? rows.last_keys : rows.last_keys.subspan(first, count)};
     joiner.add(run_step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count,
                n_logit_layers);
   }
@@ -326,7 +330,7 @@ double Decoder::share_outside_kernels(const SequenceRows& rows) {
     const size_t n = std::min(rows.positions.size() - begin, static_cast<size_t>(micro_batch_));
     const SequenceRows part = {rows.kv, rows.tokens.subspan(begin, n),
                                rows.positions.subspan(begin, n)};
-    StepGraph graph(model_->state(), shape_of_step(config(), {&part, 1}, options));
+    StepGraph graph(model_->state(), shape_of_step(config(), {&part, 1}, options, n_threads_));
     const ggml_backend_sched_ptr sched(
         ggml_backend_sched_new(&backend, nullptr, 1, 16384, false, false));
     ggml_backend_sched_set_eval_callback(sched.get(), before_or_after, &clocked);

@@ -26,6 +26,12 @@ struct SequenceRows {
   WorkingKv* kv = nullptr;
   std::span<const int32_t> tokens;  // not read when the step resumes from hidden states
   std::span<const int32_t> positions;
+  // The last key that each row sees, ascending, none before the row's own; empty: its own. Keys up
+  // to it must have KV or be among the rows, and where rows go in micro-batches those of a later
+  // one are seen as they were before. For comparison only: causal attention ends at a row's own
+  // position.
+  std::span<const int32_t> last_keys = {};
+  int32_t last_key() const { return last_keys.empty() ? positions.back() : last_keys.back(); }
 };
 
 struct LayerRange {

@@ -19,6 +19,10 @@ namespace {
 
 // ggml reports why a file is malformed only through its logger, so the lines it writes while a file
 // is being parsed are collected and become the error's text.
+//
+// That logger is the process's. Captures wait for each other, and the destructor puts the earlier
+// logger back however the scope is left. ggml itself has no lock around it: no other thread may set
+// it, or log through it, meanwhile.
 class LogCapture {
  public:
   LogCapture() : lock_(mutex()) {

@@ -76,6 +76,11 @@ void LayerBuilder::write_kv(const Qkv& qkv, ggml_tensor* rotated_k) {
 }
 
 // q: ne[head_dim, n_heads, n_padded], rotated. Gives ne[n_heads * head_dim, rows of the sequence].
+//
+// Query heads that share K and V are handed to the kernel as rows of one head, those of one
+// position next to each other. Its tiles of 64 rows then span few positions, so that with gaps
+// between them nearly every tile of keys that no row sees is skipped, and few tiles are only part
+// full.
 ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
   ggml_context* ctx = step_.ctx();
   const ModelConfig& c = step_.model_.config;
@@ -85,19 +90,27 @@ ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
     return ggml_view_3d(ctx, buffer, c.head_dim, s.n_keys, c.n_kv_heads, buffer->nb[1],
                         static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
   };
-  ggml_tensor* mine = ggml_view_3d(ctx, q, c.head_dim, c.n_heads, s.n_rows, q->nb[1], q->nb[2],
+  const int64_t group = step_.shape_.group;
+  const int64_t n_groups = c.n_heads / group;
+  const int64_t n_rows = group * s.n_rows;
+  ggml_tensor* mine = ggml_view_4d(ctx, q, c.head_dim, group, n_groups, s.n_rows, q->nb[1],
+                                   static_cast<size_t>(group) * q->nb[1], q->nb[2],
                                    static_cast<size_t>(s.first_row) * q->nb[2]);
+  mine =
+      ggml_cont(ctx, ggml_permute(ctx, mine, 0, 1, 3, 2));  // ne[head_dim, group, rows, n_groups]
+  mine = ggml_reshape_3d(ctx, mine, c.head_dim, n_rows, n_groups);
   ggml_tensor* mask = step_.masks_for(layer_).per_sequence[index];
-  if (mask->ne[1] > s.n_rows)
-    mine = ggml_pad(ctx, mine, 0, 0, static_cast<int>(mask->ne[1]) - s.n_rows, 0);
+  if (mask->ne[1] > n_rows)
+    mine = ggml_pad(ctx, mine, 0, static_cast<int>(mask->ne[1] - n_rows), 0, 0);
   const WorkingKv::Buffers& kv = *s.kv->buffers_;
-  ggml_tensor* attended = ggml_flash_attn_ext(
-      ctx, ggml_permute(ctx, mine, 0, 2, 1, 3), keys(kv.k[layer]), keys(kv.v[layer]), mask,
-      c.scale_query_first ? 1.0F : c.attention_scale, 0.0F, 0.0F);
+  ggml_tensor* attended = ggml_flash_attn_ext(ctx, mine, keys(kv.k[layer]), keys(kv.v[layer]), mask,
+                                              c.scale_query_first ? 1.0F : c.attention_scale, 0.0F,
+                                              0.0F);  // ne[head_dim, n_groups, n_rows..]
   ggml_prec_set_acc(attended, GGML_PREC_F32);
-  const int64_t width = int64_t{c.n_heads} * c.head_dim;
-  return ggml_view_2d(ctx, attended, width, s.n_rows, static_cast<size_t>(width) * sizeof(float),
-                      0);
+  attended = ggml_view_4d(ctx, attended, c.head_dim, n_groups, group, s.n_rows, attended->nb[1],
+                          attended->nb[2], static_cast<size_t>(group) * attended->nb[2], 0);
+  attended = ggml_cont(ctx, ggml_permute(ctx, attended, 0, 2, 1, 3));
+  return ggml_reshape_2d(ctx, attended, int64_t{c.n_heads} * c.head_dim, s.n_rows);
 }
 
 // Flash attention returns no weights, so the wanted rows take one explicit softmax(q k), averaged

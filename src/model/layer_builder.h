@@ -1,6 +1,7 @@
 #pragma once
 // What an architecture's layer is written in: the operations of one decoder layer over the rows of
-// a step. Internal to src/model (shows ggml types). Lives only while a graph is being built.
+// a step. Internal to src/model (shows ggml types). Lives only while a graph is being built; not
+// thread-safe.
 #include <ggml.h>
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "model/layer_builder.h"
@@ -26,6 +27,15 @@ constexpr uint16_t kMasked = 0xFC00;   // f16 -infinity
 
 int32_t round_up(int32_t n, int32_t group) { return (n + group - 1) / group * group; }
 
+// Query rows of one head, with rows behind them that see nothing, so that the kernel's chunks (four
+// a thread over all heads) end where its tiles end: a tile that is cut in two costs as much as two.
+int32_t whole_tiles(int32_t n_rows, int32_t n_heads, int32_t n_threads) {
+  const int32_t chunks = 4 * n_threads;
+  const int32_t group = kFlashQueryRows * chunks / std::gcd(kFlashQueryRows * chunks, n_heads);
+  const int32_t padded = round_up(n_rows, group);
+  return padded - n_rows <= n_rows / 4 ? padded : std::max(n_rows, kFlashQueryRows);
+}
+
 // An input that no node of this step's graph reads (a window's mask when only other layers run)
 // gets no memory.
 bool is_used(const ggml_tensor* input) { return input != nullptr && input->data != nullptr; }
@@ -33,11 +43,11 @@ bool is_used(const ggml_tensor* input) { return input != nullptr && input->data 
 }  // namespace
 
 StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences,
-                        const StepOptions& options) {
+                        const StepOptions& options, int32_t n_threads) {
   const bool prefill = options.kernels == KernelClass::kPrefill;
   StepShape shape;
   for (const SequenceRows& s : sequences) {
-    const int32_t n_keys = round_up(s.positions.back() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
+    const int32_t n_keys = round_up(s.last_key() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
     const auto n_rows = static_cast<int32_t>(s.positions.size());
     shape.sequences.push_back(
         {s.kv, s.kv->id(), shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_readable())});
@@ -45,8 +55,11 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
   }
   shape.n_padded = prefill ? std::max(kMinRows, round_up(shape.n_rows, kRowGroup)) : shape.n_rows;
   shape.sequences.back().n_rows += shape.n_padded - shape.n_rows;
+  shape.group = prefill ? config.n_heads / config.n_kv_heads : 1;
   for (StepShape::Sequence& s : shape.sequences)
-    s.n_query_rows = prefill ? std::max(s.n_rows, kFlashQueryRows) : s.n_rows;
+    s.n_query_rows =
+        prefill ? whole_tiles(s.n_rows * shape.group, config.n_heads / shape.group, n_threads)
+                : s.n_rows;
   shape.layer_begin = options.layers.begin;
   shape.layer_end = options.layers.end == 0 ? config.n_layers : options.layers.end;
   shape.n_logit_rows = static_cast<int32_t>(options.logit_rows.size());
@@ -190,26 +203,30 @@ void StepGraph::add_logits(ggml_tensor* x, int32_t layer) {
 }
 
 void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index,
-                           std::span<const int32_t> positions) {
-  const auto fill_row = [&](uint16_t* row, int32_t position, int32_t window) {
-    const int32_t first = window > 0 ? std::max(0, position - window + 1) : 0;
+                           const SequenceRows& sequence_rows) {
+  const std::span<const int32_t> positions = sequence_rows.positions;
+  const std::span<const int32_t> last_keys =
+      sequence_rows.last_keys.empty() ? positions : sequence_rows.last_keys;
+  const auto fill_row = [&](uint16_t* row, size_t i, int32_t window) {
+    const int32_t first = window > 0 ? std::max(0, positions[i] - window + 1) : 0;
     std::fill(row, row + sequence.n_keys, kMasked);
-    std::fill(row + first, row + position + 1, kVisible);
+    std::fill(row + first, row + last_keys[i] + 1, kVisible);
   };
   const auto width = static_cast<size_t>(sequence.n_keys);
   for (const Masks& masks : masks_) {
     if (is_used(masks.per_sequence[index])) {
       auto* rows = static_cast<uint16_t*>(masks.per_sequence[index]->data);
-      std::fill(rows + positions.size() * width, rows + ggml_nelements(masks.per_sequence[index]),
-                kMasked);
-      for (size_t i = 0; i < positions.size(); ++i)
-        fill_row(rows + i * width, positions[i], masks.window);
+      const auto group = static_cast<size_t>(shape_.group);
+      std::fill(rows + positions.size() * group * width,
+                rows + ggml_nelements(masks.per_sequence[index]), kMasked);
+      for (size_t i = 0; i < positions.size() * group; ++i)
+        fill_row(rows + i * width, i / group, masks.window);
     }
     if (!is_used(masks.attention)) continue;
     auto* wanted = static_cast<uint16_t*>(masks.attention->data);
     const auto* which = static_cast<const int32_t*>(attention_rows_->data);
     for (int32_t i = 0; i < shape_.n_attention_rows; ++i) {
-      fill_row(wanted + static_cast<size_t>(i) * width, positions[static_cast<size_t>(which[i])],
+      fill_row(wanted + static_cast<size_t>(i) * width, static_cast<size_t>(which[i]),
                masks.window);
     }
   }
@@ -240,7 +257,7 @@ void StepGraph::set_inputs(std::span<const SequenceRows> sequences, const StepOp
     // Rows that only pad write behind the last slot, each to its own: equal slots would race.
     for (size_t pad = at.size(); pad < static_cast<size_t>(s.n_rows); ++pad)
       slots[pad] = s.kv->n_readable() + static_cast<int64_t>(pad - at.size());
-    fill_masks(s, i, at);
+    fill_masks(s, i, sequences[i]);
   }
   if (hidden_in_ != nullptr) {
     auto* hidden = static_cast<float*>(hidden_in_->data);

@@ -1,6 +1,6 @@
 #pragma once
 // The graph of one step: its inputs, its outputs and their filling and reading. Internal to
-// src/model.
+// src/model. Not thread-safe: its decoder's.
 #include <ggml-cpp.h>
 
 #include <algorithm>
@@ -20,13 +20,14 @@ struct StepShape {
     const WorkingKv* kv = nullptr;
     uint64_t kv_id = 0;  // an address alone may be that of an earlier KV
     int32_t first_row = 0;
-    int32_t n_rows = 0;  // the last sequence's include the rows that only pad the step
-    int32_t n_query_rows =
-        0;  // that go into flash attention; more than n_rows where its kernel needs more
-    int32_t n_keys = 0;  // that attention reads, masked ones at the end included
+    int32_t n_rows = 0;        // the last sequence's include the rows that only pad the step
+    int32_t n_query_rows = 0;  // that go into flash attention, group rows for each of n_rows; more
+                               // where its kernel needs more
+    int32_t n_keys = 0;        // that attention reads, masked ones at the end included
     bool operator==(const Sequence&) const = default;
   };
   std::vector<Sequence> sequences;
+  int32_t group = 1;     // query heads with one K and V that attention takes for rows of one head
   int32_t n_rows = 0;    // of the caller
   int32_t n_padded = 0;  // rows that go through the linear layers
   int32_t layer_begin = 0, layer_end = 0;
@@ -46,7 +47,7 @@ struct StepShape {
 };
 
 StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows> sequences,
-                        const StepOptions& options);
+                        const StepOptions& options, int32_t n_threads);
 
 class StepGraph {
  public:
@@ -68,7 +69,7 @@ class StepGraph {
   void finish_norms();
   void add_logits(ggml_tensor* x, int32_t layer);
   void fill_masks(const StepShape::Sequence& sequence, size_t index,
-                  std::span<const int32_t> positions);
+                  const SequenceRows& sequence_rows);
   ggml_tensor* output(ggml_tensor* tensor);
   // The last layer of a step that wants of it nothing but KV and a few rows' logits, or nothing but
   // KV.

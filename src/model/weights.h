@@ -1,5 +1,5 @@
 #pragma once
-// Weights as ggml tensors. Internal to src/model.
+// Weights as ggml tensors. Internal to src/model. Only read once they are loaded, by any thread.
 #include <ggml-cpp.h>
 
 #include <map>

@@ -10,9 +10,10 @@
 #include <set>
 #include <string>
 
+#include "base/file.h"
+#include "base/sqlite.h"
 #include "retrieval/document_store.h"
 #include "retrieval/splitter.h"
-#include "retrieval/sqlite.h"
 
 namespace tessera {
 namespace {
@@ -59,10 +60,7 @@ class DemoRetrieval : public testing::Test {
   void SetUp() override {
     ASSERT_FALSE(demo_folder().empty())
         << "data/demo is neither above this file nor above the working folder";
-    std::string name = (std::filesystem::temp_directory_path() / "tessera-demo-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    store_ = std::make_unique<DocumentStore>(folder_ / "store.db");
+    store_ = std::make_unique<DocumentStore>(folder_.path() / "store.db");
     for (const auto& entry : std::filesystem::directory_iterator(demo_folder())) {
       const std::string extension = entry.path().extension().string();
       if (entry.path().filename() == "README.md" || (extension != ".md" && extension != ".txt"))
@@ -71,8 +69,6 @@ class DemoRetrieval : public testing::Test {
           extension == ".md" ? DocumentFormat::kMarkdown : DocumentFormat::kPlainText);
     }
   }
-
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void add(const std::filesystem::path& file, DocumentFormat format) {
     const SplitOptions options{.max_tokens = 512,
@@ -84,7 +80,7 @@ class DemoRetrieval : public testing::Test {
     store_->add_document({.path = name, .digest = "d"}, passages);
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder folder_{std::filesystem::temp_directory_path()};
   std::unique_ptr<DocumentStore> store_;
 };
 
@@ -104,7 +100,7 @@ TEST_F(DemoRetrieval, DocumentsBecomeFewFullPassagesWithTheirTitle) {
 }
 
 TEST_F(DemoRetrieval, FindsTheDocumentAndTheAnswerOfEveryQuestion) {
-  Database database(folder_ / "json.db");
+  Database database(folder_.path() / "json.db");
   const auto questions = read_questions(demo_folder() / "questions.jsonl", database);
   ASSERT_EQ(questions.size(), 20U);
   size_t n_documents = 0;

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/sqlite.h"
 #include "retrieval/query.h"
-#include "retrieval/sqlite.h"
 
 namespace tessera {
 namespace {

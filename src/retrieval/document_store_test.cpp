@@ -13,12 +13,12 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <stdexcept>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "retrieval/sqlite.h"
+#include "base/file.h"
+#include "base/sqlite.h"
 
 namespace tessera {
 namespace {
@@ -32,21 +32,15 @@ using testing::SizeIs;
 
 // In memory where the system has such a folder: kills are survived there as on a disk, and every
 // fsync is free.
-std::filesystem::path make_test_folder() {
+std::filesystem::path scratch_parent() {
   const std::filesystem::path memory = "/dev/shm";
-  const bool has_memory = access(memory.c_str(), W_OK | X_OK) == 0;
-  std::string name =
-      ((has_memory ? memory : std::filesystem::temp_directory_path()) / "tessera-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
-  return name;
+  return access(memory.c_str(), W_OK | X_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
 class DocumentStoreTest : public testing::Test {
- public:
-  ~DocumentStoreTest() override { std::filesystem::remove_all(folder_); }
-
  protected:
-  std::filesystem::path folder_ = make_test_folder();
+  ScratchFolder scratch_{scratch_parent()};
+  std::filesystem::path folder_ = scratch_.path();
   std::filesystem::path file_ = folder_ / "store.db";
 };
 

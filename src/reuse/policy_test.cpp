@@ -63,12 +63,33 @@ Layout random_layout(std::mt19937& random) {
   return Layout(chunks);
 }
 
+// Evidence of the kind that the policy reads: one value per position, or per token of a scorer
+// whose tokens lie across those of the target within each chunk.
+Scores random_scores(const ReusePolicy& policy, const Layout& layout, std::mt19937& random) {
+  std::uniform_real_distribution<float> value(0, 1);
+  Scores scores;
+  if (!is_of_scorer(policy.evidence())) {
+    scores.value.resize(static_cast<size_t>(layout.n_tokens));
+    for (float& s : scores.value) s = value(random);
+    return scores;
+  }
+  std::uniform_int_distribution<int> step(0, 3);
+  for (const Segment& s : layout.segments) {
+    if (s.kind != SegmentKind::kChunk) continue;
+    for (int32_t at = s.range.begin; at < s.range.end;) {
+      const int32_t end = std::min(s.range.end, at + 1 + step(random));
+      scores.covers.push_back({at, end});
+      scores.value.push_back(value(random));
+      at = step(random) == 0 ? std::max(at + 1, end - 1) : end;  // two may share a target's token
+    }
+  }
+  return scores;
+}
+
 std::vector<int32_t> select(const ReusePolicy& policy, const Layout& layout, unsigned seed = 1) {
   if (policy.evidence() == Evidence::kNone) return policy.select(layout.segments, {});
   std::mt19937 random(seed);
-  std::vector<float> score(static_cast<size_t>(layout.n_tokens));
-  for (float& s : score) s = std::uniform_real_distribution<float>(0, 1)(random);
-  return policy.select(layout.segments, score);
+  return policy.select(layout.segments, random_scores(policy, layout, random));
 }
 
 // Runs once per registered policy, so a new policy is tested by its registration alone.
@@ -265,10 +286,10 @@ TEST(Epic, GivenHeadTokensAreExactWhateverTheRatio) {
 }
 
 // Scores of a layout: 0 but for the given positions.
-std::vector<float> scores(const Layout& layout, const std::map<int32_t, float>& given) {
+Scores scores(const Layout& layout, const std::map<int32_t, float>& given) {
   std::vector<float> out(static_cast<size_t>(layout.n_tokens), 0.0F);
   for (const auto& [at, value] : given) out[static_cast<size_t>(at)] = value;
-  return out;
+  return {out, {}};
 }
 
 TEST(CacheBlend, TakesTheHighestScoresAndTheEarlierOfEqualOnes) {
@@ -284,7 +305,7 @@ TEST(CacheBlend, TakesTheHighestScoresAndTheEarlierOfEqualOnes) {
 
 TEST(QueryAware, TakesTheNeighboursOfWhatTheQueryAttendsTo) {
   const Layout layout({{30, Match::kIndependent}});
-  const std::vector<float> score = scores(layout, {{20, 1.0F}, {0, 50.0F}});
+  const Scores score = scores(layout, {{20, 1.0F}, {0, 50.0F}});
 
   // 5 of 30; the preamble's score is not lent to the tokens beside it.
   EXPECT_THAT(make_policy("query_aware", {.recompute_ratio = 0.15, .window = 5})

@@ -14,6 +14,7 @@ PolicyPtr make_prefix(const PolicyOptions&);
 PolicyPtr make_reuse(const PolicyOptions&);
 PolicyPtr make_epic(const PolicyOptions&);
 PolicyPtr make_cacheblend(const PolicyOptions&);
+PolicyPtr make_speccache(const PolicyOptions&);
 PolicyPtr make_query_aware(const PolicyOptions&);
 PolicyPtr make_random(const PolicyOptions&);
 PolicyPtr make_oracle(const PolicyOptions&);
@@ -35,6 +36,8 @@ constexpr Row kPolicies[] = {
     {"epic", make_epic, "load every chunk and recompute its first tokens"},
     {"cacheblend", make_cacheblend,
      "recompute the tokens whose V at layer 1 is furthest from full prefill's"},
+    {"speccache", make_speccache,
+     "recompute the tokens that a small scorer model rates highest, by runs of neighbours"},
     {"query_aware", make_query_aware,
      "recompute the windows of tokens that the question attends to most"},
     {"random", make_random, "recompute tokens drawn at random; a control", true},
@@ -46,6 +49,30 @@ constexpr Row kPolicies[] = {
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
 
 // Written so that NaN is refused too.
+void check_spans(const SpanOptions& o) {
+  if (!(o.smooth >= 0)) {
+    refuse(
+        fmt::format("smoothness {} is out of range - neighbours join a span while their scores "
+                    "differ by less - give 0 or more",
+                    o.smooth));
+  }
+  if (!(o.cover >= 0 && o.cover <= 1)) {
+    refuse(
+        fmt::format("cover {} is out of range - it is the share of a span that must be chosen "
+                    "for the rest to be - give a number from 0 to 1",
+                    o.cover));
+  }
+  if (o.max_tokens < 1) {
+    refuse(fmt::format("spans of {} tokens - are empty - give 1 or more", o.max_tokens));
+  }
+  if (!(o.clip_quantile > 0 && o.clip_quantile <= 1)) {
+    refuse(
+        fmt::format("clip quantile {} is out of range - scores above it count as it - give a "
+                    "number above 0, up to 1 for none",
+                    o.clip_quantile));
+  }
+}
+
 void check_options(const PolicyOptions& o) {
   if (!(o.recompute_ratio >= 0 && o.recompute_ratio <= 1)) {
     refuse(
@@ -71,6 +98,8 @@ void check_options(const PolicyOptions& o) {
                     "first tokens of chunks - give a number from 0 to 1",
                     o.head_share));
   }
+  if (!o.layers.empty()) layer_part(o.layers);
+  check_spans(o.spans);
 }
 
 }  // namespace

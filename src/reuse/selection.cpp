@@ -57,6 +57,20 @@ std::vector<int32_t> highest_positions(std::span<const Segment> segments,
   return taken;
 }
 
+std::vector<float> position_scores(std::span<const Segment> segments, const Scores& scores) {
+  const auto n = segments.empty() ? size_t{0} : static_cast<size_t>(segments.back().range.end);
+  if (scores.covers.empty() && scores.value.size() == n) return scores.value;
+  CHECK(scores.covers.size() == scores.value.size());
+  std::vector<float> out(n, 0.0F);
+  for (size_t unit = 0; unit < scores.covers.size(); ++unit) {
+    const TokenRange covered = scores.covers[unit];
+    CHECK(covered.begin >= 0 && static_cast<size_t>(covered.end) <= n);
+    for (auto at = static_cast<size_t>(covered.begin); at < static_cast<size_t>(covered.end); ++at)
+      out[at] = std::max(out[at], scores.value[unit]);
+  }
+  return out;
+}
+
 std::vector<int32_t> chunk_heads(std::span<const Segment> segments, int32_t budget) {
   std::vector<TokenRange> chunks;
   std::vector<int32_t> sizes;

@@ -13,8 +13,8 @@ class TopScore : public ReusePolicy {
   Evidence evidence() const override { return evidence_; }
 
   std::vector<int32_t> select(std::span<const Segment> segments,
-                              std::span<const float> score) const override {
-    return highest_positions(segments, score,
+                              const Scores& scores) const override {
+    return highest_positions(segments, position_scores(segments, scores),
                              recompute_budget(options_.recompute_ratio, n_loaded_tokens(segments)));
   }
 

@@ -1,15 +1,15 @@
 #pragma once
-// Small chunks and scratch folders for the tests of this module.
+// Small chunks and scratch folders for the tests of this module and of those above it.
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "kv/chunk.h"
 #include "store/tier.h"
 
@@ -52,27 +52,16 @@ inline ChunkPtr get_like(Tier& tier, const ChunkKey& key, const ChunkPtr& chunk)
   return tier.get(key, chunk->geometry(), chunk->ids());
 }
 
-// A fresh folder, removed with all that is in it. In memory where the system has such a place:
-// every put waits for fsync.
-class ScratchDir {
- public:
-  ScratchDir() {
-    for (const auto& parent :
-         {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
-      std::string name = (parent / "tessera_store_XXXXXX").string();
-      if (path_.empty() && ::mkdtemp(name.data()) != nullptr) path_ = name;
-    }
-  }
-  ~ScratchDir() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchDir(const ScratchDir&) = delete;
-  ScratchDir& operator=(const ScratchDir&) = delete;
-  const std::filesystem::path& path() const { return path_; }
+// In memory where the system has such a place: every put waits for fsync.
+inline std::filesystem::path scratch_parent() {
+  const std::filesystem::path memory = "/dev/shm";
+  return ::access(memory.c_str(), W_OK | X_OK) == 0 ? memory
+                                                    : std::filesystem::temp_directory_path();
+}
 
- private:
-  std::filesystem::path path_;
+class ScratchDir : public ScratchFolder {
+ public:
+  ScratchDir() : ScratchFolder(scratch_parent()) {}
 };
 
 }  // namespace tessera::store_testing

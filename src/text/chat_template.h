@@ -1,5 +1,5 @@
 #pragma once
-// A chat template rendered to parts that say where each came from.
+// A chat template rendered to parts that say where each came from. Pure; thread-safe.
 #include <span>
 #include <string>
 #include <string_view>

@@ -160,7 +160,11 @@ PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const PromptTexts& text
 }
 
 std::vector<int32_t> PromptBuilder::chunk_ids(std::string_view title, std::string_view text) const {
-  return text_ids(chunk_text(title, text));
+  return chunk_tokens(title, text).ids;
+}
+
+TokenizedText PromptBuilder::chunk_tokens(std::string_view title, std::string_view text) const {
+  return tokenizer_.encode_with_offsets(chunk_text(title, text), ControlTokens::kAsText);
 }
 
 std::vector<int32_t> PromptBuilder::text_ids(std::string_view text) const {

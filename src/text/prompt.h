@@ -40,6 +40,8 @@ class PromptBuilder {
   // BOS (where the model wants one), the template up to the user's text, and `before_chunks`.
   const std::vector<int32_t>& preamble_ids() const { return preamble_; }
   std::vector<int32_t> chunk_ids(std::string_view title, std::string_view text) const;
+  // The same with the bytes of chunk_text() that each token stands for.
+  TokenizedText chunk_tokens(std::string_view title, std::string_view text) const;
   std::vector<int32_t> text_ids(std::string_view text) const;
   // Throws Error(kInvalidRequest) when the question is empty or white space only.
   std::vector<int32_t> query_ids(std::string_view question) const;
@@ -53,7 +55,7 @@ class PromptBuilder {
   std::vector<int32_t> tail_;  // template text behind the user's message, and the answer cue
 };
 
-// Collects segments in order.
+// Collects segments in order. Not thread-safe; one per prompt.
 class PromptAssembler {
  public:
   void add(SegmentKind kind, const std::vector<int32_t>& ids);

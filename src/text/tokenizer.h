@@ -61,6 +61,7 @@ class Tokenizer {
 };
 
 // Turns tokens into text as they come, holding back bytes of characters that are not complete yet.
+// Not thread-safe; one per text. The tokenizer must outlive it.
 class StreamingDetokenizer {
  public:
   explicit StreamingDetokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -1,5 +1,5 @@
 #pragma once
-// What a GGUF file says of its vocabulary, read without libllama.
+// What a GGUF file says of its vocabulary, read without libllama. Thread-safe.
 #include <filesystem>
 #include <string>
 

@@ -244,7 +244,7 @@ TEST_F(CliFlow, CompareSaysHowFarReuseIs) {
 TEST_F(CliFlow, CompareAllShowsEveryPolicyBehindOneReference) {
   index();
 
-  const json all = ask({"--compare", "all"});
+  const json all = ask({"--compare", "all", "--scorer", model_->path().string()});
 
   std::vector<std::string> names;
   for (const json& one : all["policies"]) {
@@ -254,8 +254,20 @@ TEST_F(CliFlow, CompareAllShowsEveryPolicyBehindOneReference) {
     EXPECT_EQ(one["answer"]["usage"]["prompt_tokens"], all["full"]["usage"]["prompt_tokens"]);
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("prefix", "reuse", "epic", "cacheblend",
-                                                   "query_aware", "random", "oracle"));
-  EXPECT_GT(all["policies"][4]["answer"]["probe_rows"], 0.0) << names[4];
+                                                   "speccache", "query_aware", "random", "oracle"));
+  EXPECT_GT(all["policies"][3]["answer"]["probe_rows"], 0.0) << names[3];
+  EXPECT_GT(all["policies"][4]["answer"]["scorer_rows"], 0.0) << names[4];
+
+  EXPECT_EQ(ask({"--compare", "all"})["policies"].size(), names.size() - 1) << "without a scorer";
+}
+
+TEST_F(CliFlow, IndexingWithAScorerLeavesNothingForTheQuestionToRate) {
+  index({"--scorer", model_->path().string()});
+
+  const json answer = ask({"--policy", "speccache"});
+
+  EXPECT_EQ(answer["scorer_rows"], 0.0);
+  EXPECT_GT(answer["usage"]["recomputed"], 0);
 }
 
 TEST_F(CliFlow, PassagesOfAFileAreKeptForTheNextQuestionInAnyOrder) {

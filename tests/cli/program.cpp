@@ -1,7 +1,6 @@
 #include "cli/program.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,12 +14,6 @@ namespace {
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::filesystem::path new_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "tessera_cli.XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
-  return name;
 }
 
 // A pipe whose reader has left.
@@ -46,24 +39,17 @@ int open_stdout(Stdout where, const std::filesystem::path& captured) {
 }  // namespace
 
 Program::Program() {
-  cache_ = new_folder();
-  output_ = new_folder();
-  env_ = {{"TESSERA_CACHE", cache_.string()},
-          {"XDG_DATA_HOME", (cache_ / "data").string()},
+  env_ = {{"TESSERA_CACHE", cache().string()},
+          {"XDG_DATA_HOME", (cache() / "data").string()},
           {"TESSERA_MODELS", ""},
           {"TESSERA_CATALOG", ""},
           {"OMP_WAIT_POLICY", "passive"}};
 }
 
-Program::~Program() {
-  std::error_code ignored;
-  std::filesystem::remove_all(cache_, ignored);
-  std::filesystem::remove_all(output_, ignored);
-}
-
 Running Program::start(const std::vector<std::string>& args, Stdout where) {
   const std::string number = std::to_string(++n_started_);
-  Running running = {-1, where, output_ / ("out" + number), output_ / ("err" + number)};
+  Running running = {-1, where, output_.path() / ("out" + number),
+                     output_.path() / ("err" + number)};
   const int out_fd = open_stdout(where, running.out);
   const int err_fd = open(running.err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   std::vector<std::string> words = {TESSERA_BIN};

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+
 namespace tessera {
 
 struct Outcome {
@@ -29,12 +31,9 @@ struct Running {
 class Program {
  public:
   Program();
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
 
   // The cache folder that the program is given, empty at first and removed at the end.
-  const std::filesystem::path& cache() const { return cache_; }
+  const std::filesystem::path& cache() const { return cache_.path(); }
 
   // An environment variable of the program; an empty value takes it away.
   void set_env(const std::string& name, const std::string& value) { env_[name] = value; }
@@ -48,8 +47,8 @@ class Program {
   static bool is_running(const Running& running);
 
  private:
-  std::filesystem::path cache_;
-  std::filesystem::path output_;  // what was printed
+  ScratchFolder cache_{std::filesystem::temp_directory_path()};
+  ScratchFolder output_{std::filesystem::temp_directory_path()};  // what was printed
   std::map<std::string, std::string> env_;
   int n_started_ = 0;
 };

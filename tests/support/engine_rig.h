@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "store/store_testing.h"
 #include "support/compare.h"
+#include "support/threads.h"
 #include "support/tiny_gguf.h"
 
 namespace tessera {
@@ -30,7 +31,7 @@ struct TinyModel {
       : file(spec),
         model(Model::load(file.path(), {.keep_file_types = true,
                                         .layout = WeightLayout::kPlain,
-                                        .n_threads = 2,
+                                        .n_threads = kTestThreads,
                                         .profile_dir = {}})),
         tokenizer(file.path()) {}
   TinyModelFile file;
@@ -45,9 +46,15 @@ inline const TinyModel& tiny_model(const std::string& arch) {
   return *model;
 }
 
+// The scorer of a test's target: of another family, and of another kind of vocabulary where there
+// is one.
+inline const TinyModel& scorer_beside(const std::string& arch) {
+  return tiny_model(arch == "qwen2" ? "gemma3" : "qwen2");
+}
+
 inline EngineOptions tiny_options() {
   EngineOptions options;
-  options.n_threads = 2;
+  options.n_threads = kTestThreads;
   options.model_digest = "tiny";
   options.leadin_tokens = 24;
   return options;
@@ -88,11 +95,14 @@ inline Request request_for(std::string_view policy, std::vector<PassageText> tex
 // The policies that recompute what they loaded, as far as the ratio lets them.
 inline std::vector<std::string> recomputing_policies() {
   const Segment chunk = {SegmentKind::kChunk, {0, 8}, Match::kIndependent};
-  const std::vector<float> score(8, 1.0F);
+  const Scores one_each = {std::vector<float>(8, 1.0F), {}};
+  Scores covering = one_each;  // a scorer whose tokens are the target's
+  for (int32_t at = 0; at < 8; ++at) covering.covers.push_back({at, at + 1});
   std::vector<std::string> names;
   for (const PolicyInfo& policy : policies()) {
-    if (!make_policy(policy.name, {.recompute_ratio = 1})->select({&chunk, 1}, score).empty())
-      names.emplace_back(policy.name);
+    const std::unique_ptr<ReusePolicy> made = make_policy(policy.name, {.recompute_ratio = 1});
+    const Scores& scores = is_of_scorer(made->evidence()) ? covering : one_each;
+    if (!made->select({&chunk, 1}, scores).empty()) names.emplace_back(policy.name);
   }
   return names;
 }
@@ -115,6 +125,9 @@ class EngineRig {
   void restart_without_ram() { open(model_, options_, false); }
 
   Engine& engine() { return *engine_; }
+  Scorer& scorer() { return *scorer_; }
+  Scorer& scorer_with_kv() { return *scorer_with_kv_; }
+  ScoreStore& scores() { return *scores_; }
   ChunkStore& store() { return *store_; }
   const std::filesystem::path& folder() const { return folder_.path(); }
   TierStats disk() { return store_->tiers().back()->stats(); }
@@ -150,13 +163,24 @@ class EngineRig {
     if (has_ram) tiers.push_back(make_tier("ram", {}));
     tiers.push_back(make_tier("disk", {.dir = folder(), .limit_bytes = 0}));
     store_ = std::make_unique<ChunkStore>(std::move(tiers));
-    engine_ = std::make_unique<Engine>(model.model, model.tokenizer, store_.get(), options);
+    const TinyModel& small = scorer_beside(model.model->config().arch);
+    EngineOptions beside = tiny_options();
+    beside.model_digest = "tiny scorer";
+    scores_ = std::make_unique<ScoreStore>(scores_folder_.path() / "scores.db");
+    scorer_ =
+        std::make_unique<Scorer>(small.model, small.tokenizer, nullptr, scores_.get(), beside);
+    scorer_with_kv_ =
+        std::make_unique<Scorer>(small.model, small.tokenizer, store_.get(), scores_.get(), beside);
+    engine_ = std::make_unique<Engine>(model.model, model.tokenizer, store_.get(), options,
+                                       scorer_.get());
   }
 
   const TinyModel& model_;
   EngineOptions options_;
-  store_testing::ScratchDir folder_;
+  store_testing::ScratchDir folder_, scores_folder_;
   std::unique_ptr<ChunkStore> store_;
+  std::unique_ptr<ScoreStore> scores_;
+  std::unique_ptr<Scorer> scorer_, scorer_with_kv_;
   std::unique_ptr<Engine> engine_;
 };
 

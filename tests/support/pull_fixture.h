@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "catalog/part_file.h"
 #include "catalog/pull.h"
@@ -22,16 +23,12 @@ namespace tessera::test_support {
 class PullTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "/tessera_pull_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
     ::setenv("TESSERA_CACHE", (root_ / "cache").c_str(), 1);
     ::setenv("TESSERA_MODELS", models().c_str(), 1);
     ::setenv("no_proxy", "*", 1);  // the loopback is never behind a proxy
     options_.first_backoff = std::chrono::milliseconds(1);
     options_.max_backoff = std::chrono::milliseconds(2);
   }
-  void TearDown() override { std::filesystem::remove_all(root_); }
 
   std::filesystem::path models() const { return root_ / "models"; }
   std::filesystem::path model() const { return models() / "tiny.gguf"; }
@@ -82,7 +79,8 @@ class PullTest : public testing::Test {
     return {};
   }
 
-  std::filesystem::path root_;
+  ScratchFolder scratch_{testing::TempDir()};
+  std::filesystem::path root_ = scratch_.path();
   PullOptions options_;
   ProgressCallback progress_;
 };

@@ -2,10 +2,8 @@
 
 #include <ggml.h>
 #include <gguf.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <numbers>
 #include <vector>
@@ -247,17 +245,10 @@ void write_tiny_gguf(const std::filesystem::path& path, const TinySpec& spec) {
   TinyWriter(spec).write(path);
 }
 
-TinyModelFile::TinyModelFile(const TinySpec& spec) {
-  std::string folder = (std::filesystem::temp_directory_path() / "tessera-tiny-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr)
-    throw Error(ErrorCode::kIo, "cannot make the folder " + folder);
-  path_ = std::filesystem::path(folder) / (spec.arch + ".gguf");
+TinyModelFile::TinyModelFile(const TinySpec& spec)
+    : folder_(std::filesystem::temp_directory_path()),
+      path_(folder_.path() / (spec.arch + ".gguf")) {
   write_tiny_gguf(path_, spec);
-}
-
-TinyModelFile::~TinyModelFile() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_.parent_path(), ignored);
 }
 
 }  // namespace tessera

@@ -8,6 +8,8 @@
 #include <ostream>
 #include <string>
 
+#include "base/file.h"
+
 struct gguf_context;
 
 namespace tessera {
@@ -49,13 +51,11 @@ void write_tiny_gguf(const std::filesystem::path& path, const TinySpec& spec);
 class TinyModelFile {
  public:
   explicit TinyModelFile(const TinySpec& spec);
-  ~TinyModelFile();
-  TinyModelFile(const TinyModelFile&) = delete;
-  TinyModelFile& operator=(const TinyModelFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  ScratchFolder folder_;
   std::filesystem::path path_;
 };
 

@@ -1,7 +1,8 @@
 #pragma once
 // One architecture family: how its metadata is read, which tensors a layer has, and how a layer is
 // computed. To add one: write arch/NAME.cpp with a make_NAME(), then its declaration and row in
-// arch/registry.cpp. Implementations are stateless. Internal to src/model (shows ggml types).
+// arch/registry.cpp. Implementations are stateless, so safe from any thread. Internal to src/model
+// (shows ggml types).
 #include <ggml.h>
 
 #include <memory>

@@ -3,9 +3,25 @@
 #include "reuse/top_score.h"
 
 namespace tessera {
+namespace {
+
+class CacheBlend : public TopScore {
+ public:
+  explicit CacheBlend(const PolicyOptions& options)
+      : TopScore(options, Evidence::kValueDeviation), bottom_right_(options.bottom_right_mask) {}
+
+  AttentionMask mask() const override {
+    return bottom_right_ ? AttentionMask::kBottomRight : AttentionMask::kByPosition;
+  }
+
+ private:
+  bool bottom_right_;
+};
+
+}  // namespace
 
 std::unique_ptr<ReusePolicy> make_cacheblend(const PolicyOptions& options) {
-  return std::make_unique<TopScore>(options, Evidence::kValueDeviation);
+  return std::make_unique<CacheBlend>(options);
 }
 
 }  // namespace tessera

@@ -13,8 +13,7 @@ class Epic : public ReusePolicy {
   // The exact match of the first chunk comes first: it lies outside the budget and needs no repair.
   std::vector<Match> lookups() const override { return {Match::kExact, Match::kIndependent}; }
 
-  std::vector<int32_t> select(std::span<const Segment> segments,
-                              std::span<const float>) const override {
+  std::vector<int32_t> select(std::span<const Segment> segments, const Scores&) const override {
     if (options_.head_tokens == 0) {
       return chunk_heads(segments,
                          recompute_budget(options_.recompute_ratio, n_loaded_tokens(segments)));

@@ -7,9 +7,7 @@ namespace {
 class Full : public ReusePolicy {
  public:
   std::vector<Match> lookups() const override { return {}; }
-  std::vector<int32_t> select(std::span<const Segment>, std::span<const float>) const override {
-    return {};
-  }
+  std::vector<int32_t> select(std::span<const Segment>, const Scores&) const override { return {}; }
 };
 
 }  // namespace

@@ -8,9 +8,7 @@ namespace {
 class Prefix : public ReusePolicy {
  public:
   std::vector<Match> lookups() const override { return {Match::kExact}; }
-  std::vector<int32_t> select(std::span<const Segment>, std::span<const float>) const override {
-    return {};
-  }
+  std::vector<int32_t> select(std::span<const Segment>, const Scores&) const override { return {}; }
 };
 
 }  // namespace

@@ -13,14 +13,19 @@ class QueryAware : public ReusePolicy {
   explicit QueryAware(const PolicyOptions& options) : options_(options) {}
 
   std::vector<Match> lookups() const override { return {Match::kExact, Match::kIndependent}; }
-  Evidence evidence() const override { return Evidence::kQueryAttention; }
+  Evidence evidence() const override {
+    return options_.scorer_attention ? Evidence::kScorerAttention : Evidence::kQueryAttention;
+  }
+  LayerPart layers() const override {
+    return layer_part(options_.layers.empty() ? "half" : options_.layers);
+  }
 
   std::vector<int32_t> select(std::span<const Segment> segments,
-                              std::span<const float> score) const override {
+                              const Scores& scores) const override {
     const int32_t budget = recompute_budget(options_.recompute_ratio, n_loaded_tokens(segments));
     const auto n_heads = static_cast<int32_t>(options_.head_share * budget);
-    return highest_positions(segments, smoothed(segments, score), budget,
-                             chunk_heads(segments, n_heads));
+    return highest_positions(segments, smoothed(segments, position_scores(segments, scores)),
+                             budget, chunk_heads(segments, n_heads));
   }
 
  private:

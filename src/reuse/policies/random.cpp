@@ -22,8 +22,7 @@ class Random : public ReusePolicy {
 
   std::vector<Match> lookups() const override { return {Match::kExact, Match::kIndependent}; }
 
-  std::vector<int32_t> select(std::span<const Segment> segments,
-                              std::span<const float>) const override {
+  std::vector<int32_t> select(std::span<const Segment> segments, const Scores&) const override {
     std::vector<int32_t> positions;
     for (const Segment& s : segments) {
       if (!is_approximate(s)) continue;

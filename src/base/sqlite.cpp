@@ -1,4 +1,4 @@
-#include "retrieval/sqlite.h"
+#include "base/sqlite.h"
 
 #include <fmt/format.h>
 
@@ -84,9 +84,8 @@ std::string Database::pragma_text(std::string_view name) {
 
 void Database::fail(std::string_view what) const {
   const char* reason = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_.get());
-  throw Error(ErrorCode::kIo,
-              fmt::format("{} document store {} - {} - check the file, its folder and the disk",
-                          what, file_.string(), reason));
+  throw Error(ErrorCode::kIo, fmt::format("{} {} - {} - check the file, its folder and the disk",
+                                          what, file_.string(), reason));
 }
 
 Statement::Statement(Database& database, std::string_view sql) : database_(database) {
@@ -112,6 +111,13 @@ Statement& Statement::bind(int index, int64_t value) {
   return *this;
 }
 
+Statement& Statement::bind(int index, std::span<const std::byte> bytes) {
+  const int status =
+      sqlite3_bind_blob64(handle_.get(), index, bytes.data(), bytes.size(), SQLITE_STATIC);
+  if (status != SQLITE_OK) database_.fail("cannot write to");
+  return *this;
+}
+
 bool Statement::step() {
   const int status = sqlite3_step(handle_.get());
   if (status != SQLITE_ROW && status != SQLITE_DONE) database_.fail("cannot use");
@@ -131,6 +137,12 @@ std::string Statement::text(int column) const {
   const unsigned char* data = sqlite3_column_text(handle_.get(), column);
   const auto size = static_cast<size_t>(sqlite3_column_bytes(handle_.get(), column));
   return data == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(data), size);
+}
+
+std::vector<std::byte> Statement::bytes(int column) const {
+  const auto* data = static_cast<const std::byte*>(sqlite3_column_blob(handle_.get(), column));
+  const auto size = static_cast<size_t>(sqlite3_column_bytes(handle_.get(), column));
+  return data == nullptr ? std::vector<std::byte>() : std::vector<std::byte>(data, data + size);
 }
 
 WriteTransaction::WriteTransaction(Database& database) : database_(database) {

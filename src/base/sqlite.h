@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera {
 
@@ -41,14 +43,15 @@ class Database {
   SqliteHandle handle_;
 };
 
-// A prepared statement. Text is bound without a copy: it has to live until the next reset() or
-// bind.
+// A prepared statement. Text and bytes are bound without a copy: they have to live until the next
+// reset() or bind.
 class Statement {
  public:
   Statement(Database& database, std::string_view sql);
 
   Statement& bind(int index, std::string_view text);
   Statement& bind(int index, int64_t value);
+  Statement& bind(int index, std::span<const std::byte> bytes);
 
   bool step();  // true: there is a row to read
   void reset();
@@ -57,6 +60,7 @@ class Statement {
   int64_t integer(int column) const { return sqlite3_column_int64(handle_.get(), column); }
   double real(int column) const { return sqlite3_column_double(handle_.get(), column); }
   std::string text(int column) const;
+  std::vector<std::byte> bytes(int column) const;
 
  private:
   struct Finalize {

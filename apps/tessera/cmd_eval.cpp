@@ -1,0 +1,358 @@
+// How close each reuse policy comes to full prefill, on questions with known answers: docs/EVAL.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text_util.h"
+#include "eval/registry.h"
+#include "eval/report.h"
+#include "eval/run_log.h"
+#include "eval/runner.h"
+#include "tessera/build_info.h"
+#include "tessera/command.h"
+#include "tessera/format.h"
+#include "tessera/policy_options.h"
+#include "tessera/workspace.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+// Chunks of other commands, among them what `ask` has published as exact, would make the rows
+// depend on what else was run on this machine.
+constexpr const char* kNameSpace = "tessera-eval";
+constexpr const char* kAll = "all";
+
+struct EvalOptions {
+  ModelOptions model;
+  std::vector<std::string> tasks;
+  std::string data;
+  std::vector<std::string> files;
+  std::string split = "dev";
+  ReadLimits limits;
+  std::vector<std::string> policies = {kAll};
+  std::vector<double> ratios = {0.15};
+  std::vector<std::string> anchors = {"leadin", "preamble"};
+  PolicyOptions policy_options;
+  int32_t max_tokens = 32;
+  std::string out;
+  ReportOptions report = {.baseline = std::string(kDefaultPolicy)};
+};
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
+
+template <typename T>
+void drop_repeats(std::vector<T>& values) {
+  std::vector<T> seen;
+  for (T& value : values) {
+    if (std::find(seen.begin(), seen.end(), value) == seen.end()) seen.push_back(std::move(value));
+  }
+  values = std::move(seen);
+}
+
+// "all": those that need a scorer only where there is one.
+std::vector<std::string> policy_names(const Session& session, const EvalOptions& o) {
+  if (std::find(o.policies.begin(), o.policies.end(), kAll) == o.policies.end()) return o.policies;
+  const bool can_rate = has_scorer(o.model, {});
+  std::vector<std::string> out;
+  for (const PolicyInfo& policy : policies()) {
+    if (can_rate || !Engine::needs_scorer(policy.name, o.policy_options)) {
+      out.emplace_back(policy.name);
+    } else {
+      session.note(
+          fmt::format("{} is left out: it needs a scorer - give one with --scorer", policy.name));
+    }
+  }
+  return out;
+}
+
+// Slips are said before a model loads.
+void check(const EvalOptions& o) {
+  if (o.data.empty() && o.files.empty()) {
+    refuse(
+        fmt::format("eval - no questions were given - give --data DIR with files as {}.{}.jsonl, "
+                    "or --file FILE.jsonl; docs/EVAL.md shows their form",
+                    tasks().front().file_stem, o.split));
+  }
+  if (o.data.empty() && !o.tasks.empty())
+    refuse("eval - --tasks names files of the folder --data, which is missing - give it too");
+  make_policy(o.report.baseline, o.policy_options);
+  for (const double ratio : o.ratios) {
+    PolicyOptions options = o.policy_options;
+    options.recompute_ratio = ratio;
+    for (const std::string& policy : o.policies) make_policy(policy, options);
+  }
+}
+
+std::vector<EvalSet> read_sets(const EvalOptions& o) {
+  std::vector<EvalSet> sets;
+  const auto add = [&sets](std::string name, std::vector<Sample> samples) {
+    const auto has_name = [&name](const EvalSet& set) { return set.task == name; };
+    if (std::any_of(sets.begin(), sets.end(), has_name)) {
+      refuse(
+          fmt::format("eval - two sets of questions are named {} - their rows could not be told "
+                      "apart - rename a file",
+                      quote(name)));
+    }
+    sets.push_back({std::move(name), std::move(samples)});
+  };
+  if (!o.data.empty()) {
+    for (const std::string& name : o.tasks) {
+      const Task task = find_task(name);
+      const fs::path file = fs::path(o.data) / fmt::format("{}.{}.jsonl", task.file_stem, o.split);
+      add(name, task.read(file, o.limits));
+    }
+  }
+  for (const std::string& file : o.files)
+    add(fs::path(file).stem().string(), read_qa_file(file, o.limits));
+  return sets;
+}
+
+json to_json(const PolicyOptions& o) {
+  return {{"head_tokens", o.head_tokens},
+          {"window", o.window},
+          {"head_share", o.head_share},
+          {"layers", o.layers},
+          {"scorer_attention", o.scorer_attention},
+          {"online_scores", o.online_scores},
+          {"bottom_right_mask", o.bottom_right_mask},
+          {"span_reading", static_cast<int>(o.spans.reading)},
+          {"span_smooth", o.spans.smooth},
+          {"span_cover", o.spans.cover},
+          {"span_max_tokens", o.spans.max_tokens},
+          {"span_clip_quantile", o.spans.clip_quantile}};
+}
+
+// What rows of one file must agree in. Questions, policies, ratios and anchors are no part of it: a
+// later run may add some.
+json config_of(const EvalOptions& o, Workspace& workspace, const StoreSettings& settings) {
+  const Engine& engine = workspace.engine();
+  const Scorer* scorer = workspace.scorer();
+  return {{"scorer_digest", scorer == nullptr ? "" : scorer->context().domain().model_digest},
+          {"scorer_weight_types", scorer == nullptr ? "" : scorer->context().domain().weight_types},
+          {"version", build_info().version},
+          {"model_digest", engine.domain().model_digest},
+          {"weight_types", engine.domain().weight_types},
+          {"leadin_tokens", settings.leadin_tokens},
+          {"max_tokens", o.max_tokens},
+          {"passages", o.limits.n_passages},
+          {"seed", o.report.seed},
+          {"policy_options", to_json(o.policy_options)}};
+}
+
+json session_of(const EvalOptions& o, const std::string& model, Workspace& workspace) {
+  const BuildInfo build = build_info();
+  return {{"commit", build.commit},
+          {"ggml", build.ggml},
+          {"cpu", build.cpu},
+          {"cpu_flags", build.cpu_flags},
+          {"threads", workspace.engine().decoder().n_threads()},
+          {"layout", workspace.model().layout_text()},
+          {"context", workspace.engine().n_ctx()},
+          {"model", model},
+          {"tasks", o.tasks},
+          {"split", o.split},
+          {"files", o.files},
+          {"limit", o.limits.n_samples},
+          {"policies", o.policies},
+          {"ratios", o.ratios},
+          {"anchors", o.anchors}};
+}
+
+EvalPlan plan_of(const EvalOptions& o, std::vector<EvalSet> sets, const json& session) {
+  EvalPlan plan;
+  plan.sets = std::move(sets);
+  plan.policies = o.policies;
+  plan.ratios = o.ratios;
+  for (const std::string& name : o.anchors) {
+    if (const std::optional<AnchorKind> kind = anchor_from_name(name))
+      plan.anchors.push_back(*kind);
+  }
+  plan.policy_options = o.policy_options;
+  plan.max_tokens = o.max_tokens;
+  plan.seed = o.report.seed;
+  plan.reference_dir = cache_dir() / "eval" / "full";
+  for (const char* name : {"cpu", "cpu_flags", "threads", "layout", "ggml"})
+    plan.machine += session.at(name).dump() + "\n";
+  return plan;
+}
+
+std::string cell(const Estimate& e, int decimals) {
+  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", e.value, decimals, e.low, decimals, e.high,
+                     decimals);
+}
+
+void print_group(const Session& session, const Group& group, const std::string& baseline) {
+  std::vector<Table::Column> columns = {
+      {"policy"}, {"ratio", Table::Align::kRight}, {"n", Table::Align::kRight}};
+  for (const Metric& metric : metrics()) {
+    if (metric.is_in_table) columns.push_back({std::string(metric.title), Table::Align::kRight});
+  }
+  columns.push_back({"KL - " + baseline, Table::Align::kRight});
+  Table table(columns);
+  for (const PolicyLine& line : group.lines) {
+    std::vector<std::string> cells = {line.policy, fmt::format("{:.4g}", line.ratio),
+                                      fmt::format("{}", line.n)};
+    std::string difference;
+    for (size_t i = 0; i < metrics().size(); ++i) {
+      const Metric& metric = metrics()[i];
+      if (metric.is_in_table) cells.push_back(cell(line.metrics[i], metric.decimals));
+      if (metric.name == "kl" && !line.differences.empty())
+        difference = cell(line.differences[i], metric.decimals);
+    }
+    cells.push_back(std::move(difference));
+    table.add_row(std::move(cells));
+  }
+  session.print(fmt::format("\n{}, anchor {}\n{}", group.task, group.anchor, table.text()));
+}
+
+json metrics_json() {
+  json out = json::array();
+  for (const Metric& metric : metrics()) {
+    out.push_back({{"name", metric.name},
+                   {"unit", metric.unit},
+                   {"better", metric.better == Better::kLower ? "lower" : "higher"},
+                   {"statistic", metric.statistic == Statistic::kMean ? "mean" : "median"}});
+  }
+  return out;
+}
+
+// Of the rows that were asked for, whenever they were measured.
+void print_report(const Session& session, const EvalOptions& o, const std::set<RowKey>& planned,
+                  const RunLog& log, json about) {
+  std::vector<Measurement> rows;
+  for (const auto& [key, measurement] : log.rows()) {
+    if (planned.contains(key)) rows.push_back(measurement);
+  }
+  const std::vector<Group> groups = summarize(rows, o.report);
+  if (session.json()) {
+    about["rows"] = rows.size();
+    about["rows_planned"] = planned.size();
+    about["baseline"] = o.report.baseline;
+    about["resamples"] = o.report.n_resamples;
+    about["metrics"] = metrics_json();
+    about["groups"] = report_json(groups);
+    return session.print_json(about);
+  }
+  for (const Group& group : groups) print_group(session, group, o.report.baseline);
+}
+
+void eval(Session& session, EvalOptions o) {
+  o.policies = policy_names(session, o);
+  check(o);
+  if (o.tasks.empty() && !o.data.empty()) {
+    for (const Task& task : tasks()) o.tasks.emplace_back(task.name);
+  }
+  for (std::vector<std::string>* names : {&o.tasks, &o.files, &o.policies, &o.anchors})
+    drop_repeats(*names);
+  drop_repeats(o.ratios);
+  std::vector<EvalSet> sets = read_sets(o);
+
+  StoreSettings settings;
+  settings.name_space = kNameSpace;
+  const bool needs_scorer = std::any_of(o.policies.begin(), o.policies.end(), [&](const auto& p) {
+    return Engine::needs_scorer(p, o.policy_options);
+  });
+  Workspace workspace(o.model, settings, needs_scorer);
+  const std::string model = o.model.model.empty() ? settings.model : o.model.model;
+  const json config = config_of(o, workspace, settings);
+  const json info = session_of(o, model, workspace);
+  const EvalPlan plan = plan_of(o, std::move(sets), info);
+  const std::set<RowKey> planned = planned_rows(plan);
+  RunLog log = o.out.empty() ? RunLog() : RunLog(o.out, {config, info});
+
+  bool is_complete = false;
+  {
+    ProgressBar bar(session, "rows", planned.size(), ProgressBar::Unit::kItems);
+    EvalHooks hooks;
+    hooks.stop = session.stop_token();
+    hooks.progress = [&bar](size_t n_done, const RowKey& key) {
+      bar.update(n_done, fmt::format("{} {} {} {}", key.task, key.id, key.anchor, key.policy));
+    };
+    is_complete = run_eval(workspace.engine(), plan, log, hooks);
+  }
+  print_report(session, o, planned, log,
+               {{"complete", is_complete},
+                {"config", config},
+                {"config_digest", config_digest(config)},
+                {"session", info}});
+  if (!is_complete) {
+    session.note(o.out.empty() ? "interrupted: the table has the rows that were ready; with --out "
+                                 "FILE they would be kept"
+                               : "interrupted: the same command goes on where this one stopped");
+  }
+}
+
+std::string task_help() {
+  std::string out = "Sets of --data to take, by default all:";
+  for (const Task& task : tasks())
+    out += fmt::format("\n{}: {} ({}.SPLIT.jsonl)", task.name, task.summary, task.file_stem);
+  return out;
+}
+
+void add_question_options(CLI::App& app, EvalOptions& o) {
+  app.add_option("--data", o.data, "Folder with the files of the tasks");
+  app.add_option("--tasks", o.tasks, task_help())->delimiter(',');
+  app.add_option("--split", o.split, "Which file of each task: STEM.SPLIT.jsonl")
+      ->capture_default_str();
+  app.add_option("--file", o.files, "JSONL file of questions, a task of its own; may be repeated");
+  app.add_option("--limit", o.limits.n_samples, "First questions of each task; 0: all");
+  app.add_option("--passages", o.limits.n_passages,
+                 "Most passages of a question, supporting ones first; 0: all");
+}
+
+void add_choice_options(CLI::App& app, EvalOptions& o) {
+  app.add_option("--policies", o.policies, "Policies beside full prefill, or 'all'")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--ratios", o.ratios, "Shares of reused tokens that are recomputed, 0..1")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--anchors", o.anchors, "What stood before the chunks when they were computed")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"bare", "preamble", "leadin"}))
+      ->capture_default_str();
+  add_policy_options(app, o.policy_options);
+}
+
+void add_report_options(CLI::App& app, EvalOptions& o) {
+  app.add_option("--out", o.out,
+                 "JSONL file that keeps a row per question and policy; a run that was stopped goes "
+                 "on from it");
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--baseline", o.report.baseline,
+                 "Policy that the others' differences are taken from, question by question")
+      ->capture_default_str();
+  app.add_option("--resamples", o.report.n_resamples, "Of the bootstrap intervals")
+      ->check(CLI::Range(100, 20000))
+      ->capture_default_str();
+  app.add_option("--seed", o.report.seed, "Of the intervals, and of the policy 'random'")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Session& session) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* sub = app.add_subcommand(
+      "eval", "Compare reuse policies with full prefill on questions whose answers are known");
+  add_question_options(*sub, *options);
+  add_choice_options(*sub, *options);
+  add_report_options(*sub, *options);
+  options->model.add_to(*sub);
+  sub->callback([options, &session] { eval(session, *options); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,234 @@
+// `tessera eval` as a user meets it, on a tiny model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/program.h"
+#include "support/engine_rig.h"
+#include "support/tiny_gguf.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class CliEval : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = new TinyModelFile(TinySpec{}); }
+  static void TearDownTestSuite() {
+    delete model_;
+    model_ = nullptr;
+  }
+
+  CliEval() {
+    write_questions(file_, 3);
+    fs::create_directories(data_);
+    write_questions(data_ / "squad.dev.jsonl", 2);
+    write_questions(data_ / "hotpotqa.dev.jsonl", 2);
+  }
+
+  static void write_questions(const fs::path& path, uint32_t n) {
+    std::ofstream out(path);
+    for (uint32_t i = 0; i < n; ++i) {
+      json passages = json::array();
+      for (uint32_t p = 0; p < 3; ++p)
+        passages.push_back({{"title", "title"}, {"text", words(30, 10 * i + p)}});
+      out << json{{"id", "q" + std::to_string(i)},
+                  {"question", "which river is in the city"},
+                  {"answers", {"the river"}},
+                  {"passages", passages}}
+          << "\n";
+    }
+  }
+
+  std::vector<std::string> args(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> out = {"eval",
+                                    "--file",
+                                    file_.string(),
+                                    "-m",
+                                    model_->path().string(),
+                                    "--policies",
+                                    "reuse,query_aware,epic",
+                                    "--anchors",
+                                    "leadin",
+                                    "--max-tokens",
+                                    "4"};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+
+  json run(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = args(more);
+    all.emplace_back("--json");
+    const Outcome result = tessera_.run(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+
+  size_t n_rows(const fs::path& path) const {
+    std::ifstream in(path);
+    size_t n = 0;
+    for (std::string line; std::getline(in, line);)
+      n += line.starts_with(R"({"kind":"row")") && !in.eof() ? 1 : 0;
+    return n;
+  }
+
+  static TinyModelFile* model_;
+  Program tessera_;
+  const fs::path file_ = tessera_.cache() / "mine.jsonl";
+  const fs::path data_ = tessera_.cache() / "qa";
+  const fs::path out_ = tessera_.cache() / "run.jsonl";
+};
+
+TinyModelFile* CliEval::model_ = nullptr;
+
+TEST_F(CliEval, JsonHasEveryPolicyOverEveryQuestion) {
+  const json report = run();
+
+  EXPECT_EQ(report["complete"], true);
+  EXPECT_EQ(report["rows"], report["rows_planned"]);
+  EXPECT_EQ(report["config"]["max_tokens"], 4);
+  ASSERT_EQ(report["groups"].size(), 1U);
+  const json& group = report["groups"][0];
+  EXPECT_EQ(group["task"], "mine");
+  EXPECT_EQ(group["anchor"], "leadin");
+  std::vector<std::string> names;
+  for (const json& line : group["policies"]) {
+    names.push_back(line["policy"]);
+    EXPECT_EQ(line["n"], 3);
+    EXPECT_LE(line["metrics"]["kl"]["low"], line["metrics"]["kl"]["high"]);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("full", "reuse", "epic", "query_aware"));
+  EXPECT_EQ(group["policies"][0]["metrics"]["kl"]["value"], 0);
+  EXPECT_GT(group["policies"][1]["metrics"]["kl"]["value"], 0);
+  EXPECT_TRUE(group["policies"][1]["differences"].contains("kl"));
+}
+
+TEST_F(CliEval, TableHasALinePerPolicyAndTheBaselineInItsTitle) {
+  const Outcome shown = tessera_.run(args({"--baseline", "epic"}));
+
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  for (const char* text : {"mine, anchor leadin", "KL - epic", "full", "reuse", "query_aware",
+                           "TTFT ratio", "rows / N", "gold NLL"})
+    EXPECT_THAT(shown.out, HasSubstr(text));
+}
+
+TEST_F(CliEval, TasksAreReadFromTheDataFolder) {
+  const Outcome shown =
+      tessera_.run({"eval", "--data", data_.string(), "--limit", "1", "--policies", "reuse",
+                    "--anchors", "bare,preamble", "-m", model_->path().string(), "--json",
+                    "--max-tokens", "2", "--passages", "2", "--ratios", "0.1,0.5"});
+
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  const json report = json::parse(shown.out);
+  std::vector<std::string> names;
+  for (const json& group : report["groups"])
+    names.push_back(group["task"].get<std::string>() + " " + group["anchor"].get<std::string>());
+  EXPECT_THAT(names, testing::ElementsAre("hotpotqa bare", "hotpotqa preamble", "squad bare",
+                                          "squad preamble"));
+  EXPECT_EQ(report["rows"], 2 * (1 + 2 * 2));
+}
+
+TEST_F(CliEval, FinishedRowsAreNotMeasuredAgain) {
+  const json first = run({"--out", out_.string(), "--limit", "2"});
+  const auto size = fs::file_size(out_);
+
+  const json second = run({"--out", out_.string(), "--limit", "2"});
+  EXPECT_EQ(second["groups"], first["groups"]);
+  EXPECT_EQ(fs::file_size(out_), size);
+
+  EXPECT_EQ(run({"--out", out_.string()})["groups"][0]["policies"][0]["n"], 3);
+  EXPECT_EQ(n_rows(out_), 3U * 4);
+}
+
+TEST_F(CliEval, OtherSettingsForOneFileAreRefusedByName) {
+  run({"--out", out_.string(), "--limit", "1"});
+
+  const Outcome other = tessera_.run(args({"--out", out_.string(), "--limit", "1", "--seed", "7"}));
+
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("seed (0 there, 7 now)"));
+}
+
+TEST_F(CliEval, KilledRunIsResumed) {
+  write_questions(file_, 30);
+  const std::vector<std::string> command = args({"--out", out_.string()});
+  const Running running = tessera_.start(command);
+  while (n_rows(out_) < 6 && Program::is_running(running))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(running.pid, SIGKILL);
+  ASSERT_EQ(Program::wait(running).status, 128 + SIGKILL) << "it was ready before it was killed";
+  const size_t n_before = n_rows(out_);
+  EXPECT_GE(n_before, 6U);
+  EXPECT_LT(n_before, 30U * 4);
+
+  const json resumed = run({"--out", out_.string()});
+
+  EXPECT_EQ(resumed["complete"], true);
+  EXPECT_EQ(n_rows(out_), 30U * 4);
+}
+
+TEST_F(CliEval, InterruptedRunPrintsWhatIsReady) {
+  write_questions(file_, 200);
+  const Running running = tessera_.start(args({"--out", out_.string()}));
+  while (n_rows(out_) < 6 && Program::is_running(running))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(running.pid, SIGINT);
+
+  const Outcome interrupted = Program::wait(running);
+
+  EXPECT_EQ(interrupted.status, 130) << interrupted.err;
+  EXPECT_THAT(interrupted.out, HasSubstr("mine, anchor leadin"));
+  EXPECT_THAT(interrupted.err, HasSubstr("interrupted"));
+}
+
+TEST_F(CliEval, SlipsAreSaidWithTheirStatus) {
+  const fs::path bad = tessera_.cache() / "bad.jsonl";
+  std::ofstream(bad) << "{\"id\": 1}\n";
+  const std::string file = file_.string(), model = model_->path().string();
+  fs::create_directories(tessera_.cache() / "other");
+  const fs::path twin = tessera_.cache() / "other" / "mine.jsonl";
+  fs::copy_file(file_, twin);
+  const struct {
+    std::vector<std::string> args;
+    int status;
+    std::string words;
+  } slips[] = {
+      {{"eval"}, 2, "--data"},
+      {{"eval", "--tasks", "squad", "--file", file}, 2, "--data"},
+      {{"eval", "--data", data_.string(), "--tasks", "sqad"}, 2, "squad"},
+      {{"eval", "--data", data_.string(), "--split", "test"}, 4, "squad.test.jsonl"},
+      {{"eval", "--file", "/nonexistent.jsonl"}, 4, "/nonexistent.jsonl"},
+      {{"eval", "--file", bad.string()}, 2, "bad.jsonl line 1"},
+      {{"eval", "--file", file, "--file", twin.string()}, 2, "'mine'"},
+      {{"eval", "--file", file, "--policies", "epik"}, 2, "epic"},
+      {{"eval", "--file", file, "--ratios", "0.1,1.5"}, 2, "ratio"},
+      {{"eval", "--file", file, "--anchors", "nowhere"}, 2, "anchors"},
+      {{"eval", "--file", file, "--baseline", "epik"}, 2, "epic"},
+      {{"eval", "--file", file, "--resamples", "1"}, 2, "resamples"},
+      {{"eval", "--file", file, "-m", "no-such-model"}, 4, "no-such-model"},
+      {{"eval", "--file", file, "-m", model, "--out", bad.string()}, 2, "no file of an eval run"},
+      {{"eval", "--file", file, "-m", model, "--out", "/nonexistent/run.jsonl"}, 1, "/nonexistent"},
+  };
+  for (const auto& slip : slips) {
+    const Outcome said = tessera_.run(slip.args);
+    EXPECT_EQ(said.status, slip.status) << testing::PrintToString(slip.args) << said.err;
+    EXPECT_THAT(said.err, HasSubstr(slip.words)) << testing::PrintToString(slip.args);
+    EXPECT_EQ(said.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,71 @@
+#include "tessera/policy_options.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace tessera {
+namespace {
+
+void add_query_aware(CLI::App& app, PolicyOptions& o) {
+  app.add_option("--window", o.window,
+                 "query_aware: tokens of the running mean over the question's attention, odd")
+      ->capture_default_str();
+  app.add_option("--head-share", o.head_share,
+                 "query_aware: share of the recomputed tokens that goes to the first of each chunk")
+      ->capture_default_str();
+  app.add_flag("--scorer-attention", o.scorer_attention,
+               "query_aware: the attention of the scorer, not of the model that answers");
+}
+
+void add_speccache(CLI::App& app, PolicyOptions& o) {
+  app.add_flag("--online-scores", o.online_scores,
+               "speccache: the scorer reads the whole prompt for each question; else its scores of "
+               "each chunk alone are kept");
+  const std::map<std::string, SpanReading> readings = {{"none", SpanReading::kNone},
+                                                       {"literal", SpanReading::kLiteral},
+                                                       {"seeded", SpanReading::kSeeded},
+                                                       {"larger", SpanReading::kLarger}};
+  app.add_option("--spans", o.spans.reading,
+                 "speccache: completion of spans: none; literal, cut back to the budget by score; "
+                 "seeded, from 0.85 of the budget; larger, up to 1.2 of it; default seeded")
+      ->transform(CLI::CheckedTransformer(readings));
+  app.add_option("--tau-smooth", o.spans.smooth,
+                 "speccache: neighbours join a span while their scores differ by less, relatively")
+      ->capture_default_str();
+  app.add_option("--tau-cover", o.spans.cover,
+                 "speccache: share of a span that must be chosen for the rest to be")
+      ->capture_default_str();
+  app.add_option("--max-span", o.spans.max_tokens, "speccache: longest span, in scorer tokens")
+      ->capture_default_str();
+  app.add_option("--clip-quantile", o.spans.clip_quantile,
+                 "speccache: scores above this quantile count as it; 1: none do")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_policy_options(CLI::App& app, PolicyOptions& o) {
+  app.add_option("--head-tokens", o.head_tokens,
+                 "epic: first tokens of each chunk, in place of --ratio");
+  add_query_aware(app, o);
+  add_speccache(app, o);
+  app.add_option(
+      "--layers", o.layers,
+      "query_aware, speccache: layers that scores are read from: all, two_thirds, half, "
+      "third, last (counted from the last one down) or numbers as in 8-15; default: half "
+      "for query_aware, third for speccache");
+  app.add_flag(
+      "--bottom-right-mask", o.bottom_right_mask,
+      "cacheblend: the mask of its reference code, under which recomputed tokens see later "
+      "ones; to compare");
+}
+
+std::string policy_help() {
+  std::string out =
+      fmt::format("Which KV to reuse and what to recompute:\nauto: {}", kDefaultPolicy);
+  for (const PolicyInfo& p : policies()) out += fmt::format("\n{}: {}", p.name, p.summary);
+  return out;
+}
+
+}  // namespace tessera

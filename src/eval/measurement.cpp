@@ -1,0 +1,79 @@
+#include "eval/measurement.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+
+Account account_from(const json& a) {
+  Account out;
+  a.at("exact").get_to(out.exact);
+  a.at("soft").get_to(out.soft);
+  a.at("independent").get_to(out.independent);
+  a.at("recomputed").get_to(out.recomputed);
+  a.at("fresh").get_to(out.fresh);
+  return out;
+}
+
+Measurement read_fields(const json& record) {
+  Measurement out;
+  record.at("task").get_to(out.key.task);
+  record.at("id").get_to(out.key.id);
+  record.at("anchor").get_to(out.key.anchor);
+  record.at("policy").get_to(out.key.policy);
+  record.at("ratio").get_to(out.key.ratio);
+  record.at("sample").get_to(out.sample);
+  record.at("answer").get_to(out.answer);
+  record.at("kl").get_to(out.kl);
+  record.at("top1").get_to(out.top1);
+  record.at("positions").get_to(out.n_positions);
+  record.at("gold_nll").get_to(out.gold_nll);
+  record.at("f1").get_to(out.f1);
+  record.at("exact_match").get_to(out.exact_match);
+  record.at("ttft_ms").get_to(out.ttft_ms);
+  record.at("full_ttft_ms").get_to(out.full_ttft_ms);
+  record.at("probe_rows").get_to(out.probe_rows);
+  record.at("scorer_rows").get_to(out.scorer_rows);
+  out.account = account_from(record.at("account"));
+  return out;
+}
+
+}  // namespace
+
+nlohmann::ordered_json record_of(const Measurement& o) {
+  const Account& a = o.account;
+  return {{"kind", "row"},
+          {"task", o.key.task},
+          {"id", o.key.id},
+          {"anchor", o.key.anchor},
+          {"policy", o.key.policy},
+          {"ratio", o.key.ratio},
+          {"sample", o.sample},
+          {"answer", o.answer},
+          {"kl", o.kl},
+          {"top1", o.top1},
+          {"positions", o.n_positions},
+          {"gold_nll", o.gold_nll},
+          {"f1", o.f1},
+          {"exact_match", o.exact_match},
+          {"ttft_ms", o.ttft_ms},
+          {"full_ttft_ms", o.full_ttft_ms},
+          {"probe_rows", o.probe_rows},
+          {"scorer_rows", o.scorer_rows},
+          {"account",
+           {{"exact", a.exact},
+            {"soft", a.soft},
+            {"independent", a.independent},
+            {"recomputed", a.recomputed},
+            {"fresh", a.fresh}}}};
+}
+
+std::optional<Measurement> measurement_of(const json& record) {
+  try {
+    return read_fields(record);
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+#pragma once
+// What was measured of one question under one policy: a row of a run's file. Plain values.
+#include <compare>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "kv/account.h"
+
+namespace tessera {
+
+// Full prefill reads no chunk: it has one row per question, with this anchor and ratio 1.
+inline constexpr const char* kNoAnchor = "none";
+inline constexpr const char* kFullPolicy = "full";
+
+struct RowKey {
+  std::string task;
+  std::string id;  // of the sample
+  std::string anchor;
+  std::string policy;
+  double ratio = 0;
+  auto operator<=>(const RowKey&) const = default;
+};
+
+inline RowKey full_key(const std::string& task, const std::string& id) {
+  return {task, id, kNoAnchor, kFullPolicy, 1.0};
+}
+
+struct Measurement {
+  RowKey key;
+  std::string sample;  // sample_digest
+  std::string answer;
+  double kl = 0;            // mean KL(full || policy) along full's answer, nats
+  double top1 = 1;          // share of its positions with the same likeliest token
+  int32_t n_positions = 0;  // of kl and top1
+  double gold_nll = 0;      // of the first gold answer, nats a token
+  double f1 = 0;
+  double exact_match = 0;  // 0 or 1
+  double ttft_ms = 0;
+  double full_ttft_ms = 0;
+  double probe_rows = 0, scorer_rows = 0;  // as in Prefilled
+  Account account;
+};
+
+// `{"kind": "row", ...}`, one line of a run's file.
+nlohmann::ordered_json record_of(const Measurement& measurement);
+// Nothing when a field is missing or of another type.
+std::optional<Measurement> measurement_of(const nlohmann::json& record);
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+#include "eval/reference_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "store/store_testing.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int32_t kVocab = 4;
+
+FullPrefill reference() {
+  FullPrefill r;
+  r.answer = "caf\xC3\xA9";
+  r.tokens = {3, 0};
+  r.logits = {0.1F, -2, 3, 4, 1e-30F, 6, 7, -8};  // [2, kVocab]
+  r.gold_nll = 1.0 / 3;
+  r.ttft_ms = 123.456;
+  r.n_prompt_tokens = 77;
+  return r;
+}
+
+void expect_same(const std::optional<FullPrefill>& found) {
+  ASSERT_TRUE(found.has_value());
+  const FullPrefill got = found.value_or(FullPrefill{});
+  EXPECT_EQ(got.answer, reference().answer);
+  EXPECT_EQ(got.tokens, reference().tokens);
+  EXPECT_EQ(got.logits, reference().logits);
+  EXPECT_EQ(got.gold_nll, reference().gold_nll);
+  EXPECT_EQ(got.ttft_ms, reference().ttft_ms);
+  EXPECT_EQ(got.n_prompt_tokens, reference().n_prompt_tokens);
+}
+
+TEST(ReferenceCache, GivesBackWhatWasPut) {
+  const store_testing::ScratchDir folder;
+  const fs::path dir = folder.path() / "eval" / "full";
+  EXPECT_FALSE(ReferenceCache(dir).find("ab12", kVocab).has_value());
+
+  EXPECT_TRUE(ReferenceCache(dir).put("ab12", reference()));
+
+  expect_same(ReferenceCache(dir).find("ab12", kVocab));
+  EXPECT_FALSE(ReferenceCache(dir).find("ab13", kVocab).has_value());
+}
+
+TEST(ReferenceCache, WithoutAFolderKeepsNothing) {
+  const ReferenceCache none{fs::path()};
+  EXPECT_FALSE(none.put("ab12", reference()));
+  EXPECT_FALSE(none.find("ab12", kVocab).has_value());
+}
+
+TEST(ReferenceCache, FolderThatCannotBeMadeIsAMiss) {
+  const store_testing::ScratchDir folder;
+  std::ofstream(folder.path() / "file") << "x";
+  const ReferenceCache cache(folder.path() / "file" / "below");
+  EXPECT_FALSE(cache.put("ab12", reference()));
+  EXPECT_FALSE(cache.find("ab12", kVocab).has_value());
+}
+
+TEST(DecodeReference, AnyFlippedBitIsAMiss) {
+  const std::vector<std::byte> whole = encode_reference("ab12", reference());
+  expect_same(decode_reference(whole, "ab12", kVocab));
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::vector<std::byte> bad = whole;
+    bad[i] ^= std::byte{0x10};
+    EXPECT_FALSE(decode_reference(bad, "ab12", kVocab).has_value()) << "byte " << i;
+  }
+}
+
+TEST(DecodeReference, AnyCutOrAdditionIsAMiss) {
+  std::vector<std::byte> bytes = encode_reference("ab12", reference());
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(decode_reference(std::span(bytes).first(n), "ab12", kVocab).has_value()) << n;
+  }
+  bytes.resize(bytes.size() + sizeof(float));
+  EXPECT_FALSE(decode_reference(bytes, "ab12", kVocab).has_value());
+}
+
+TEST(DecodeReference, OfAnotherKeyOrVocabularyIsAMiss) {
+  const std::vector<std::byte> whole = encode_reference("ab12", reference());
+  EXPECT_FALSE(decode_reference(whole, "ab13", kVocab).has_value());
+  EXPECT_FALSE(decode_reference(whole, "ab12", 16).has_value()) << "half a row";
+  EXPECT_FALSE(decode_reference(whole, "ab12", 2).has_value()) << "no token 3, and four rows";
+}
+
+// The sums are right, but no engine gives this.
+TEST(DecodeReference, WhatCannotBeIsAMiss) {
+  FullPrefill more_rows = reference(), no_rows = reference(), no_time = reference();
+  more_rows.tokens = {3};
+  no_rows.logits.clear();
+  no_time.ttft_ms = 0;
+  for (const FullPrefill& bad : {more_rows, no_rows, no_time})
+    EXPECT_FALSE(decode_reference(encode_reference("k", bad), "k", kVocab).has_value());
+}
+
+TEST(DecodeReference, EmptyAnswerHasOneRow) {
+  FullPrefill empty = reference();
+  empty.answer.clear();
+  empty.tokens.clear();
+  empty.logits.resize(kVocab);
+  EXPECT_TRUE(decode_reference(encode_reference("k", empty), "k", kVocab).has_value());
+}
+
+}  // namespace
+}  // namespace tessera

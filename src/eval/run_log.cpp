@@ -1,0 +1,169 @@
+#include "eval/run_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text_util.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+// How every file begins, so that a cut-off first line is known as ours.
+constexpr std::string_view kOpening = R"({"kind":"run",)";
+
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
+  throw Error(ErrorCode::kInvalidRequest,
+              fmt::format("{} {} - give another file to --out", file.string(), why));
+}
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& why) {
+  throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - finished rows are kept: put it "
+                                          "right and run again",
+                                          file.string(), why));
+}
+
+std::string dump(const ordered_json& record) {
+  // The answer of a model may hold any bytes; a bad one must not cost the row.
+  return record.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string header_line(const RunHeader& header) {
+  return dump({{"kind", "run"},
+               {"format", kFormat},
+               {"config_digest", config_digest(header.config)},
+               {"config", header.config},
+               {"session", header.session}});
+}
+
+// "max_tokens (32 there, 16 now)" for each that is not equal.
+std::vector<std::string> differences(const json& there, const json& now) {
+  std::set<std::string> names;
+  for (const json* object : {&there, &now}) {
+    for (const auto& [name, value] : object->items()) names.insert(name);
+  }
+  const auto value_of = [](const json& object, const std::string& name) {
+    const auto found = object.find(name);
+    return found == object.end() ? std::string("none") : found->dump();
+  };
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    const std::string a = value_of(there, name), b = value_of(now, name);
+    if (a != b) out.push_back(fmt::format("{} ({} there, {} now)", name, a, b));
+  }
+  return out;
+}
+
+FileDescriptor open_locked(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.is_open()) fail(path, std::strerror(errno));
+  // A device or a pipe has no end to read to.
+  if (!std::filesystem::is_regular_file(path)) refuse(path, "is no regular file");
+  // Where the file system has no locks, two writers are the user's own care.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail(path, "another run writes to it");
+  return file;
+}
+
+}  // namespace
+
+std::string config_digest(const json& config) {
+  Sha256 hash;
+  hash.update(config.dump());
+  return to_hex(hash.digest());
+}
+
+RunLog::RunLog(std::filesystem::path file, RunHeader header)
+    : path_(std::move(file)), file_(open_locked(path_)), header_(std::move(header)) {
+  const std::optional<std::vector<std::byte>> bytes = read_file(path_);
+  if (!bytes) fail(path_, "it cannot be read");
+  read({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+}
+
+void RunLog::read(std::string_view text) {
+  const size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0: no line is whole
+  const std::string_view cut_off = text.substr(whole);
+  if (whole == 0 && !cut_off.starts_with(kOpening) && !kOpening.starts_with(cut_off))
+    refuse(path_, "is no file of an eval run");
+  size_t number = 0;
+  for (std::string_view rest = text.substr(0, whole); !rest.empty();) {
+    const size_t length = rest.find('\n');
+    read_line(rest.substr(0, length), ++number);
+    rest.remove_prefix(length + 1);
+  }
+  if (!cut_off.empty() && ::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0)
+    fail(path_, std::strerror(errno));
+}
+
+void RunLog::read_line(std::string_view line, size_t number) {
+  const json record = json::parse(line.begin(), line.end(), nullptr, false);
+  const auto kind = record.find("kind");
+  const bool is_header = kind != record.end() && *kind == "run";
+  if (number == 1 && !is_header) refuse(path_, "is no file of an eval run");
+  if (is_header) return check_config(record);
+  const std::optional<Measurement> measurement =
+      kind != record.end() && *kind == "row" ? measurement_of(record) : std::nullopt;
+  if (!measurement) refuse(path_, fmt::format("line {} - is no row of an eval run", number));
+  rows_.insert_or_assign(measurement->key, *measurement);
+}
+
+void RunLog::check_config(const json& record) const {
+  const auto digest = record.find("config_digest");
+  if (digest != record.end() && *digest == config_digest(header_.config)) return;
+  const auto there = record.find("config");
+  refuse(path_,
+         fmt::format("was made with other settings - {}",
+                     fmt::join(differences(there == record.end() ? json() : *there, header_.config),
+                               ", ")));
+}
+
+bool RunLog::has(const RowKey& key, std::string_view sample_digest) const {
+  const auto found = rows_.find(key);
+  if (found == rows_.end()) return false;
+  if (found->second.sample != sample_digest) {
+    refuse(path_, fmt::format("has rows of question {} of {} - its text, answers or passages have "
+                              "changed since then",
+                              quote(key.id), quote(key.task)));
+  }
+  return true;
+}
+
+void RunLog::add(const Measurement& measurement) {
+  if (file_.is_open()) {
+    append((has_header_ ? std::string() : header_line(header_)) + dump(record_of(measurement)));
+    has_header_ = true;
+  }
+  rows_.insert_or_assign(measurement.key, measurement);
+}
+
+void RunLog::append(std::string_view lines) {
+  const off_t before = ::lseek(file_.get(), 0, SEEK_END);
+  while (!lines.empty()) {
+    const ssize_t n = ::write(file_.get(), lines.data(), lines.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const std::string why = std::strerror(errno);
+      // If that fails too, the next start drops the half line.
+      [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), before);
+      fail(path_, why);
+    }
+    lines.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+#pragma once
+// Measures questions under policies, anchors and ratios, each beside full prefill, and adds a row
+// for each to a run's log. Uses the engine it is given, greedy; not thread-safe.
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "eval/run_log.h"
+#include "eval/sample.h"
+
+namespace tessera {
+
+// The questions of one task.
+struct EvalSet {
+  std::string task;
+  std::vector<Sample> samples;
+};
+
+struct EvalPlan {
+  std::vector<EvalSet> sets;          // no two of one name
+  std::vector<std::string> policies;  // full prefill is measured whether it is among them or not
+  std::vector<double> ratios;
+  std::vector<AnchorKind> anchors;
+  PolicyOptions policy_options;  // the ratio and the seed are set for each row
+  int32_t max_tokens = 32;
+  uint64_t seed = 0;                    // of the policies that draw at random
+  std::filesystem::path reference_dir;  // where full prefill's answers are kept; empty: nowhere
+  // What the numbers of full prefill depend on besides model and prompt: machine, threads, weight
+  // layout. An answer of another one is not taken from the folder.
+  std::string machine;
+};
+
+// Every row that the plan asks for, once.
+std::set<RowKey> planned_rows(const EvalPlan& plan);
+
+struct EvalHooks {
+  // After each row: how many of the plan's rows are there, and which one came last.
+  std::function<void(size_t n_done, const RowKey& key)> progress;
+  std::stop_token stop;
+};
+
+// Measures the rows of the plan that `log` lacks, question by question; each is added when it is
+// done. False when a stop was asked for before the end. The engine needs a store. Throws what the
+// engine throws for a request that it refuses (a prompt longer than the context, an unknown
+// policy), Error(kIo) when the KV of a passage cannot be stored, and what RunLog throws.
+bool run_eval(Engine& engine, const EvalPlan& plan, RunLog& log, const EvalHooks& hooks = {});
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+#include "eval/sample.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+json row(const std::string& id) {
+  return {{"id", id},
+          {"question", "where?"},
+          {"answers", {"here", "there"}},
+          {"passages",
+           {{{"id", "x"}, {"title", "A"}, {"text", "one"}, {"supporting", false}},
+            {{"text", "two"}, {"supporting", nullptr}},
+            {{"title", "C"}, {"text", "three"}, {"supporting", true}}}},
+          {"meta", {{"level", "easy"}}}};
+}
+
+std::vector<std::string> texts(const Sample& sample) {
+  std::vector<std::string> out;
+  for (const PassageText& p : sample.passages) out.push_back(p.text);
+  return out;
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_qa(text, "q.jsonl", {});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidRequest);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ParseQa, ReadsEveryFieldThatCounts) {
+  const std::vector<Sample> samples =
+      parse_qa(row("a").dump() + "\r\n\n" + row("b").dump(), "q.jsonl", {});
+
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(samples[0].id, "a");
+  EXPECT_EQ(samples[1].id, "b");
+  EXPECT_EQ(samples[0].question, "where?");
+  EXPECT_THAT(samples[0].answers, testing::ElementsAre("here", "there"));
+  EXPECT_THAT(texts(samples[0]), testing::ElementsAre("one", "two", "three"));
+  EXPECT_EQ(samples[0].passages[0].title, "A");
+  EXPECT_EQ(samples[0].passages[1].title, "");
+}
+
+TEST(ParseQa, LimitOfSamplesLeavesLaterLinesUnread) {
+  const std::string text = row("a").dump() + "\n" + row("b").dump() + "\nnot JSON\n";
+
+  EXPECT_EQ(parse_qa(text, "q.jsonl", {.n_samples = 2}).size(), 2U);
+  EXPECT_THAT(error_of(text), HasSubstr("q.jsonl line 3 - is not JSON"));
+}
+
+TEST(ParseQa, LimitOfPassagesKeepsSupportingOnesInTheirPlace) {
+  const std::string text = row("a").dump();
+  const auto texts_of = [&](size_t n) {
+    return texts(parse_qa(text, "q.jsonl", {.n_passages = n}).front());
+  };
+  EXPECT_THAT(texts_of(1), testing::ElementsAre("three"));
+  EXPECT_THAT(texts_of(2), testing::ElementsAre("one", "three"));
+  EXPECT_THAT(texts_of(9), testing::ElementsAre("one", "two", "three"));
+}
+
+TEST(ParseQa, BadLineIsNamedWithItsNumber) {
+  const auto with = [](const char* name, const json& value) {
+    json bad = row("b");
+    bad[name] = value;
+    return row("a").dump() + "\n" + bad.dump() + "\n";
+  };
+  const struct {
+    std::string text, words;
+  } cases[] = {
+      {row("a").dump() + "\n[1]\n", "\"id\" is missing"},
+      {row("a").dump() + "\n{\"id\":\n", "is not JSON"},
+      {row("a").dump() + "\n{\"id\": \"\xC3\x28\"}\n", "not valid UTF-8 at byte 8"},
+      {with("id", 3), "\"id\" is missing or no string"},
+      {with("id", "a"), "the id 'a' of an earlier line"},
+      {with("question", " \t"), "\"question\" is empty"},
+      {with("answers", json::array()), "\"answers\" is no list or holds none"},
+      {with("answers", "here"), "\"answers\" is no list"},
+      {with("answers", {"here", ""}), "an answer is empty"},
+      {with("passages", json::array()), "\"passages\" is no list or holds none"},
+      {with("passages", {"text"}), "\"text\" of passage 1 is missing"},
+      {with("passages", json::array({{{"text", "one"}}, {{"text", "\n"}}})),
+       "\"text\" of passage 2 is empty"},
+      {with("passages", json::array({{{"text", "one"}, {"title", 4}}})), "\"title\" of passage 1"},
+  };
+  for (const auto& bad : cases) {
+    EXPECT_THAT(error_of(bad.text), HasSubstr("q.jsonl line 2 - ")) << bad.text;
+    EXPECT_THAT(error_of(bad.text), HasSubstr(bad.words)) << bad.text;
+  }
+}
+
+TEST(ParseQa, DeeplyNestedLineIsRefused) {
+  const std::string open(200'000, '['), close(200'000, ']');
+  EXPECT_THAT(error_of(open), HasSubstr("is not JSON"));
+  EXPECT_THAT(error_of(open + close), HasSubstr("\"id\" is missing"));
+  EXPECT_THAT(error_of("{\"id\": \"a\", \"question\": \"q\", \"answers\": [\"x\"], \"passages\": " +
+                       open + close + "}"),
+              HasSubstr("passage 1"));
+}
+
+TEST(ParseQa, TextWithoutQuestionsIsRefused) {
+  EXPECT_THAT(error_of(""), HasSubstr("holds no question"));
+  EXPECT_THAT(error_of("\n \n"), HasSubstr("holds no question"));
+}
+
+TEST(ReadQaFile, FileThatIsNotThereIsNamed) {
+  try {
+    read_qa_file("/nonexistent/q.jsonl", {});
+    FAIL() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_THAT(error.what(), HasSubstr("/nonexistent/q.jsonl"));
+  }
+}
+
+TEST(SampleDigest, ChangesWithEveryTextButNotWithTheId) {
+  const Sample sample = parse_qa(row("a").dump(), "q.jsonl", {}).front();
+  const std::string digest = sample_digest(sample);
+  Sample renamed = sample, asked = sample, answered = sample, moved = sample;
+  renamed.id = "b";
+  asked.question = "when?";
+  answered.answers.pop_back();
+  std::swap(moved.passages[0], moved.passages[1]);
+
+  EXPECT_EQ(digest.size(), 16U);
+  EXPECT_EQ(sample_digest(renamed), digest);
+  for (const Sample& other : {asked, answered, moved}) EXPECT_NE(sample_digest(other), digest);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -25,6 +25,7 @@ struct BenchResult {
 struct BenchOptions {
   std::filesystem::path model_path;
   std::string model_name;
+  std::filesystem::path scorer_path;  // ttft; empty: policies that need one are left out
   LoadOptions load;
   int32_t n_threads = 0;
   int32_t rounds = 5;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "bench/measure.h"
@@ -48,39 +49,72 @@ uint64_t peak_bytes() {
   return 0;
 }
 
+// A model with what an engine needs to know of it.
+struct Loaded {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  EngineOptions options;
+
+  Loaded(const std::filesystem::path& path, const LoadOptions& load, int32_t n_threads)
+      : model(Model::load(path, load)), tokenizer(std::make_unique<Tokenizer>(path)) {
+    options.n_threads = n_threads;
+    options.model_digest = path.string();
+    options.name_space = "bench";
+  }
+};
+
+// What one policy took in each round, the uncounted first one included.
+struct Run {
+  std::string name;
+  std::string policy;
+  double target_share = 0;  // of the ratio that its rows alone would give
+  bool online_scores = false;
+  std::vector<Timings> timings = {};
+  double rows = 0;  // its probe's and its scorer's included
+  double probe_rows = 0;
+};
+
 class TtftBench {
  public:
   explicit TtftBench(const BenchOptions& o)
-      : o_(o),
-        model_(Model::load(o.model_path, o.load)),
-        tokenizer_(o.model_path),
-        ram_and_disk_(open_store(true)),
-        disk_only_(open_store(false)) {
-    EngineOptions options;
-    options.n_threads = o.n_threads;
-    options.model_digest = "bench " + o.model_name;
-    options.name_space = "bench";
-    engine_ = std::make_unique<Engine>(model_, tokenizer_, ram_and_disk_.get(), options);
-    disk_engine_ = std::make_unique<Engine>(model_, tokenizer_, disk_only_.get(), options);
+      : o_(o), target_(o.model_path, o.load, o.n_threads), store_(open_store()) {
+    engine_ =
+        std::make_unique<Engine>(target_.model, *target_.tokenizer, store_.get(), target_.options);
   }
 
   std::vector<BenchResult> run() {
+    measure_memory();
+    if (!o_.scorer_path.empty()) {
+      beside_.emplace(o_.scorer_path, o_.load, o_.n_threads);
+      scores_ = std::make_unique<ScoreStore>(o_.kv_dir / "scores.db");
+      scorer_ = std::make_unique<Scorer>(beside_->model, *beside_->tokenizer, nullptr,
+                                         scores_.get(), beside_->options);
+      engine_ = std::make_unique<Engine>(target_.model, *target_.tokenizer, store_.get(),
+                                         target_.options, scorer_.get());
+    }
+    measure_rows();
     for (const Workload& w : kWorkloads) measure(w);
     measure_indexing();
-    const double over = (static_cast<double>(peak_bytes()) -
-                         static_cast<double>(model_->weight_bytes() + kv_in_use_ +
-                                             ram_and_disk_->tiers().front()->stats().bytes)) /
-                        1e6;
-    add("peak memory beyond weights, working KV and RAM tier", over, "MB", 300, true);
     return std::move(results_);
   }
 
  private:
-  std::unique_ptr<ChunkStore> open_store(bool with_ram) const {
+  std::unique_ptr<ChunkStore> open_store() const {
     std::vector<std::unique_ptr<Tier>> tiers;
-    if (with_ram) tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = uint64_t{1} << 30}));
+    tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = uint64_t{1} << 30}));
     tiers.push_back(make_tier("disk", {.dir = o_.kv_dir, .limit_bytes = 0}));
     return std::make_unique<ChunkStore>(std::move(tiers));
+  }
+
+  // As after a restart, with the files still in the page cache.
+  void forget_ram() {
+    Tier& ram = *store_->tiers().front();
+    std::vector<ChunkKey> keys;
+    ram.for_each([&](const TierEntry& entry) {
+      keys.push_back(entry.key);
+      return true;
+    });
+    for (const ChunkKey& key : keys) ram.erase(key);
   }
 
   void add(std::string_view name, double value, std::string unit,
@@ -98,13 +132,54 @@ class TtftBench {
     return r;
   }
 
-  // What one policy took in each round, the uncounted first one included.
-  struct Run {
-    std::string policy;
-    double target_share = 0;  // of the ratio that its rows alone would give
-    std::vector<Timings> timings = {};
-    double rows = 0;  // its probe's included
-  };
+  void build(const Request& request) {
+    ChunkBuilder builder = engine_->builder();
+    builder.build_preamble(engine_->prompts().preamble_ids(), o_.stop);
+    for (const PassageText& p : request.passages)
+      builder.build(engine_->anchor(request.anchor), engine_->prompts().chunk_ids(p.title, p.text),
+                    o_.stop);
+  }
+
+  Prefilled answer(const Request& request) {
+    Prefilled p = engine_->prefill(request, o_.stop);
+    engine_->generate(request, p, {});
+    return p;
+  }
+
+  // What indexing and answering 4k tokens take at most, with nothing else in the process.
+  void measure_memory() {
+    Request request = request_for(kWorkloads[1]);
+    build(request);
+    size_t n_tokens = 0;
+    for (const char* policy : {"full", "epic", "query_aware"}) {
+      request.policy = policy;
+      n_tokens = answer(request).prompt.ids.size();
+    }
+    const uint64_t known =
+        target_.model->weight_bytes() + store_->tiers().front()->stats().bytes +
+        n_tokens * KvChunk::payload_bytes(target_.model->config().kv_geometry(), 1);
+    add("peak memory beyond weights, working KV and RAM tier",
+        (static_cast<double>(peak_bytes()) - static_cast<double>(known)) / 1e6, "MB", 300, true);
+  }
+
+  // Of a scorer's row as of one of the target's: what a row through all layers takes.
+  void measure_rows() {
+    if (scorer_ == nullptr) return;
+    constexpr int32_t kRows = 512;
+    std::vector<int32_t> ids(kRows), positions(kRows);
+    for (int32_t i = 0; i < kRows; ++i) ids[static_cast<size_t>(i)] = 100 + i;
+    std::iota(positions.begin(), positions.end(), 0);
+    Decoder beside(beside_->model, o_.n_threads);
+    WorkingKv beside_kv(beside_->model->config(), kRows);
+    const auto prefill = [&](Decoder& decoder, WorkingKv& kv) {
+      return [&] { decoder.prefill({&kv, ids, positions}, {}, o_.stop); };
+    };
+    std::vector<Variant> v = {{"target", prefill(engine_->decoder(), engine_->kv()), {}},
+                              {"scorer", prefill(beside, beside_kv), {}}};
+    run_interleaved(v, o_);
+    scorer_row_ = 1.0 / median_ratio(v[0], v[1]);
+    add("cost of a scorer's row", scorer_row_, "rows");
+  }
 
   // Median over the counted rounds.
   static double typical(const Run& run, const std::function<double(const Timings&)>& of) {
@@ -113,69 +188,90 @@ class TtftBench {
     return median(std::move(values));
   }
 
+  // DESIGN.md section 12: what is not rows may cost 5%, and 15% where a probe runs.
+  std::vector<Run> runs() const {
+    std::vector<Run> out = {{"full", "full"},
+                            {"epic", "epic", 0.95},
+                            {"cacheblend", "cacheblend", 0.85},
+                            {"query_aware", "query_aware", 0.85}};
+    if (scorer_ == nullptr) return out;
+    out.push_back({"speccache, stored scores", "speccache", 0.95});
+    out.push_back({"speccache, online scores", "speccache", 0.85, true});
+    return out;
+  }
+
   void measure(const Workload& w) {
     Request request = request_for(w);
-    ChunkBuilder builder = engine_->builder();
-    const Anchor anchor = engine_->anchor(request.anchor);
-    builder.build_preamble(engine_->prompts().preamble_ids(), o_.stop);
-    for (const PassageText& p : request.passages)
-      builder.build(anchor, engine_->prompts().chunk_ids(p.title, p.text), o_.stop);
-
-    // DESIGN.md section 12: what is not rows may cost 5%, and 15% where a probe runs.
-    std::vector<Run> runs = {{"full"}, {"epic", 0.95}, {"cacheblend", 0.85}, {"query_aware", 0.85}};
+    build(request);
+    std::vector<Run> all = runs();
     double n = 0;
     std::vector<Variant> v;
-    for (Run& run : runs) {
-      v.push_back({run.policy,
+    for (Run& run : all) {
+      v.push_back({run.name,
                    [&] {
                      request.policy = run.policy;
-                     Prefilled p = engine_->prefill(request, o_.stop);
-                     engine_->generate(request, p, {});
+                     request.policy_options.online_scores = run.online_scores;
+                     const Prefilled p = answer(request);
                      run.timings.push_back(p.timings);
-                     run.rows = static_cast<double>(p.plan.rows.size()) + p.probe_rows;
+                     run.probe_rows = p.probe_rows + p.scorer_rows * scorer_row_;
+                     run.rows = static_cast<double>(p.plan.rows.size()) + run.probe_rows;
                      n = static_cast<double>(p.prompt.ids.size());
                    },
                    {}});
     }
-    Run from_disk = {"epic"};
-    v.push_back({"epic, disk",
+    Run from_disk = {"epic, disk", "epic"};
+    v.push_back({from_disk.name,
                  [&] {
-                   request.policy = "epic";
-                   from_disk.timings.push_back(disk_engine_->prefill(request, o_.stop).timings);
+                   forget_ram();
+                   request.policy = from_disk.policy;
+                   from_disk.timings.push_back(engine_->prefill(request, o_.stop).timings);
                  },
                  {}});
     run_interleaved(v, o_);
-    report(w, runs, from_disk, n);
-    kv_in_use_ = std::max(
-        kv_in_use_, 2 * static_cast<uint64_t>(n) *
-                        KvChunk::payload_bytes(model_->config().kv_geometry(), 1));  // two engines
+    report(w, all, from_disk, n);
   }
 
-  void report(const Workload& w, const std::vector<Run>& runs, const Run& from_disk, double n) {
-    const Run& full = runs.front();
+  void report(const Workload& w, const std::vector<Run>& all, const Run& from_disk, double n) {
+    const Run& full = all.front();
     const double full_ms = typical(full, &Timings::ttft_ms);
     add(fmt::format("ttft {} prompt tokens", w.name), n, "tokens");
     add(fmt::format("ttft {} full", w.name), full_ms, "ms");
-    for (size_t i = 1; i < runs.size(); ++i) {
-      const Run& run = runs[i];
-      const std::string name = fmt::format("ttft {} {}", w.name, run.policy);
-      std::vector<double> ratios;
-      for (size_t round = 1; round < run.timings.size(); ++round)
-        ratios.push_back(full.timings[round].ttft_ms() / run.timings[round].ttft_ms());
-      add(name, typical(run, &Timings::ttft_ms), "ms");
-      add(name + " of which selecting", typical(run, [](auto& t) { return t.select_ms; }), "ms");
-      add(name + " of which prefill", typical(run, [](auto& t) { return t.prefill_ms; }), "ms");
-      add(name + " rows, its probe's included", run.rows, "rows");
-      add(name + " ratio to full", median(std::move(ratios)), "x", run.target_share * n / run.rows);
-    }
+    for (size_t i = 1; i < all.size(); ++i) report_policy(w, all[i], full, n);
     const auto load = [](const Timings& t) { return t.load_ms; };
     add(fmt::format("ttft {} load and rotate from RAM not hidden by tokenising, share of full",
                     w.name),
-        100 * typical(runs[1], load) / full_ms, "%", 0.3, true);
+        100 * typical(all[1], load) / full_ms, "%", 0.3, true);
     add(fmt::format(
             "ttft {} load and rotate from a warm file not hidden by tokenising, share of full",
             w.name),
         100 * typical(from_disk, load) / full_ms, "%", 1.0, true);
+  }
+
+  void report_policy(const Workload& w, const Run& run, const Run& full, double n) {
+    const std::string name = fmt::format("ttft {} {}", w.name, run.name);
+    std::vector<double> ratios;
+    for (size_t round = 1; round < run.timings.size(); ++round)
+      ratios.push_back(full.timings[round].ttft_ms() / run.timings[round].ttft_ms());
+    const double selecting_ms =
+        typical(run, [](const Timings& t) { return t.score_ms + t.select_ms; });
+    add(name, typical(run, &Timings::ttft_ms), "ms");
+    if (run.policy == "speccache" && !run.online_scores) {
+      add(name + " of which scores and selecting", selecting_ms, "ms", 10, true);
+    } else if (run.policy == "query_aware") {
+      // DESIGN.md section 12: the probe may take 1.2 times what its rows are of a full prefill.
+      const double share_ms = run.probe_rows / n * typical(full, &Timings::ttft_ms);
+      add(name + " of which the probe and selecting", selecting_ms, "ms", 1.2 * share_ms, true);
+    } else {
+      add(name + " of which scores, probe and selecting", selecting_ms, "ms");
+    }
+    if (run.online_scores) {
+      add(name + " loading hidden by the scorer and tokenising",
+          typical(run, [](const Timings& t) { return t.load_hidden_ms; }), "ms");
+    }
+    add(name + " of which prefill", typical(run, [](const Timings& t) { return t.prefill_ms; }),
+        "ms");
+    add(name + " rows, those of its probe and scorer included", run.rows, "rows");
+    add(name + " ratio to full", median(std::move(ratios)), "x", run.target_share * n / run.rows);
   }
 
   // Rows a second of indexing against those of a plain prefill of 1024 rows.
@@ -205,7 +301,7 @@ class TtftBench {
         {"index",
          [&] {
            for (const std::vector<int32_t>& c : chunks)
-             ram_and_disk_->erase(
+             store_->erase(
                  key_of(engine_->domain(), {Match::kIndependent, anchor.kind, anchor.ids}, c));
            ChunkBuilder builder = engine_->builder();
            for (const std::vector<int32_t>& c : chunks) builder.build(anchor, c, o_.stop);
@@ -219,11 +315,13 @@ class TtftBench {
   }
 
   const BenchOptions& o_;
-  std::shared_ptr<const Model> model_;
-  Tokenizer tokenizer_;
-  std::unique_ptr<ChunkStore> ram_and_disk_, disk_only_;
-  std::unique_ptr<Engine> engine_, disk_engine_;
-  uint64_t kv_in_use_ = 0;
+  Loaded target_;
+  std::optional<Loaded> beside_;
+  std::unique_ptr<ChunkStore> store_;
+  std::unique_ptr<ScoreStore> scores_;
+  std::unique_ptr<Scorer> scorer_;
+  std::unique_ptr<Engine> engine_;
+  double scorer_row_ = 0;
   std::vector<BenchResult> results_;
 };
 

@@ -30,7 +30,7 @@ class ScorerTest : public testing::TestWithParam<std::string> {
 
 // Mean over the last third of the layers of the L2 norm of each row's residual, layer by layer.
 std::vector<double> norms_by_hand(const TinyModel& tiny, const std::vector<int32_t>& ids,
-                                  TokenRange layers) {
+                                  LayerRange layers) {
   Decoder decoder(tiny.model, 1);
   const auto width = static_cast<size_t>(decoder.config().embed_dim);
   std::vector<int32_t> positions(ids.size());
@@ -54,12 +54,12 @@ std::vector<double> norms_by_hand(const TinyModel& tiny, const std::vector<int32
 
 TEST_P(ScorerTest, OnlineNormsAreThoseOfThePromptReadAsAWhole) {
   const TinyModel& tiny = scorer_beside(GetParam());
-  const Scorer::Rated rated =
+  const Scorer::Result rated =
       scorer().read(request(), Evidence::kScorerNorms, kThird, std::stop_token());
 
   const PromptBuilder prompts(tiny.tokenizer, {});
   std::vector<int32_t> ids = prompts.preamble_ids();
-  const TokenRange layers = layers_of(kThird, tiny.model->config().n_layers);
+  const LayerRange layers = layers_of(kThird, tiny.model->config().n_layers);
   for (const PassageText& p : texts_) {
     const std::vector<int32_t> chunk = prompts.chunk_ids(p.title, p.text);
     ids.insert(ids.end(), chunk.begin(), chunk.end());
@@ -80,9 +80,9 @@ TEST_P(ScorerTest, OnlineNormsAreThoseOfThePromptReadAsAWhole) {
 
 TEST_P(ScorerTest, LayersAboveTheLastOneNeededAreNotComputed) {
   const LayerPart low = {.share = 1, .first = 0, .last = 0};
-  const Scorer::Rated all =
+  const Scorer::Result all =
       scorer().read(request(), Evidence::kScorerNorms, kThird, std::stop_token());
-  const Scorer::Rated cut =
+  const Scorer::Result cut =
       scorer().read(request(), Evidence::kScorerNorms, low, std::stop_token());
 
   const int32_t n_layers = scorer_beside(GetParam()).model->config().n_layers;
@@ -90,8 +90,8 @@ TEST_P(ScorerTest, LayersAboveTheLastOneNeededAreNotComputed) {
 }
 
 TEST_P(ScorerTest, StoredNormsAreThoseOfTheChunkAloneAndAreKept) {
-  const Scorer::Rated made = scorer().stored(texts_, {true, false, true}, kThird, {});
-  const Scorer::Rated again = scorer().stored(texts_, {true, false, true}, kThird, {});
+  const Scorer::Result made = scorer().stored(texts_, {true, false, true}, kThird, {});
+  const Scorer::Result again = scorer().stored(texts_, {true, false, true}, kThird, {});
 
   EXPECT_GT(made.rows, 0.0);
   EXPECT_EQ(again.rows, 0.0);
@@ -114,11 +114,11 @@ TEST_P(ScorerTest, StoredNormsAreThoseOfTheChunkAloneAndAreKept) {
 // when it was stored; behind it the two readings differ, as they do for the target.
 TEST_P(ScorerTest, OwnChunkKvLeavesOnlyTheQuestionToCompute) {
   Scorer& with_kv = rig_.scorer_with_kv();
-  for (const PassageText& p : texts_) with_kv.build(p, kThird, {});
+  for (const PassageText& p : texts_) with_kv.build(p, Evidence::kScorerAttention, kThird, {});
 
-  const Scorer::Rated whole =
+  const Scorer::Result whole =
       scorer().read(request(), Evidence::kScorerAttention, {.share = 0.5}, {});
-  const Scorer::Rated loaded =
+  const Scorer::Result loaded =
       with_kv.read(request(), Evidence::kScorerAttention, {.share = 0.5}, {});
 
   EXPECT_LT(loaded.rows, whole.rows / 2);
@@ -156,7 +156,7 @@ TEST_P(ScorerTest, WithoutSpansTheHighestNormsOfTheScorerAreRecomputed) {
   r.policy_options.spans.reading = SpanReading::kNone;
   const Prefilled got = rig_.prefill(r);
 
-  const Scorer::Rated rated = scorer().stored(texts_, {true, true, true}, kThird, {});
+  const Scorer::Result rated = scorer().stored(texts_, {true, true, true}, kThird, {});
   std::vector<std::pair<float, int32_t>> by_score;  // of the target's positions
   size_t passage = 0;
   for (const Segment& s : got.plan.segments) {

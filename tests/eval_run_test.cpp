@@ -37,7 +37,7 @@ class EvalRun : public testing::Test {
 
   RunLog run() {
     RunLog log;
-    EXPECT_TRUE(run_eval(rig_.engine(), plan_, log));
+    EXPECT_TRUE(run_eval(rig_.engine(), &rig_.scorer(), plan_, log));
     return log;
   }
 
@@ -73,7 +73,7 @@ TEST_F(EvalRun, MeasuresEveryPlannedRowOnce) {
   hooks.progress = [&](size_t n_done, const RowKey&) { EXPECT_EQ(n_done, ++n_seen); };
   RunLog log;
 
-  EXPECT_TRUE(run_eval(rig_.engine(), plan_, log, hooks));
+  EXPECT_TRUE(run_eval(rig_.engine(), &rig_.scorer(), plan_, log, hooks));
 
   std::set<RowKey> measured;
   for (const auto& [row, measurement] : log.rows()) measured.insert(row);
@@ -179,14 +179,14 @@ TEST_F(EvalRun, StoppedRunGoesOnWhereItStopped) {
     std::map<RowKey, Measurement> before;
     {
       RunLog log(file, header());
-      EXPECT_FALSE(run_eval(rig_.engine(), plan_, log, hooks));
+      EXPECT_FALSE(run_eval(rig_.engine(), &rig_.scorer(), plan_, log, hooks));
       EXPECT_EQ(log.rows().size(), n);
       before = log.rows();
     }
     std::ofstream(file, std::ios::app) << R"({"kind":"row","task":"tiny","id":"o)";
 
     RunLog log(file, header());
-    EXPECT_TRUE(run_eval(rig_.engine(), plan_, log));
+    EXPECT_TRUE(run_eval(rig_.engine(), &rig_.scorer(), plan_, log));
 
     EXPECT_EQ(untimed(log), whole) << "stopped after " << n;
     for (const auto& [row, measurement] : before)
@@ -199,12 +199,12 @@ TEST_F(EvalRun, LaterRunAddsPoliciesToTheSameFile) {
   plan_.policies = {"reuse"};
   {
     RunLog log(file, header());
-    EXPECT_TRUE(run_eval(rig_.engine(), plan_, log));
+    EXPECT_TRUE(run_eval(rig_.engine(), &rig_.scorer(), plan_, log));
   }
   plan_.policies = {"reuse", "epic"};
 
   RunLog log(file, header());
-  EXPECT_TRUE(run_eval(rig_.engine(), plan_, log));
+  EXPECT_TRUE(run_eval(rig_.engine(), &rig_.scorer(), plan_, log));
 
   EXPECT_EQ(log.rows().size(), planned_rows(plan_).size());
 }
@@ -228,7 +228,7 @@ TEST_F(EvalRun, StoreThatKeepsNothingIsAnError) {
   std::ofstream(rig_.folder()) << "a file in the folder's place";
   RunLog log;
   try {
-    run_eval(rig_.engine(), plan_, log);
+    run_eval(rig_.engine(), &rig_.scorer(), plan_, log);
     FAIL() << "policies were measured without chunks";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kIo);
@@ -249,16 +249,57 @@ TEST_F(EvalRun, SeedDecidesWhatRandomDraws) {
   EXPECT_NE(kl(2), one);
 }
 
-TEST_F(EvalRun, PromptThatIsTooLongIsRefused) {
+TEST_F(EvalRun, OneQuestionThatIsTooLongIsNamedBeforeAnyIsMeasured) {
+  std::vector<Sample>& samples = plan_.sets.front().samples;
+  samples.back().passages = passages("CDABBA");
+  Request fits;
+  fits.passages = samples.front().passages;
+  fits.question = samples.front().question;
   EngineOptions small = tiny_options();
-  small.n_ctx = 64;
+  small.n_ctx = total_tokens(rig_.engine().prompt_of(fits)) + 8;
   rig_.reopen(tiny_model("llama"), small);
   RunLog log;
   try {
-    run_eval(rig_.engine(), plan_, log);
+    run_eval(rig_.engine(), &rig_.scorer(), plan_, log);
     FAIL() << "it was run";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidRequest);
+    for (const std::string& words : {std::string("'two' of 'tiny'"), std::to_string(small.n_ctx),
+                                     std::string("--passages"), std::string("--ctx")})
+      EXPECT_THAT(error.what(), testing::HasSubstr(words));
+  }
+  EXPECT_TRUE(log.rows().empty());
+}
+
+// What indexing would have made is in no row: not even the first policy computes a score.
+TEST_F(EvalRun, StoredScoresAreMadeBeforeTheyCount) {
+  plan_.policies = {"speccache", "reuse"};
+
+  const RunLog log = run();
+
+  const Measurement& scored = log.rows().at(key("speccache"));
+  EXPECT_EQ(scored.scorer_rows, 0);
+  EXPECT_GT(scored.account.recomputed, 0);
+  EXPECT_EQ(scored.inputs.scorer.size(), 16U);
+  EXPECT_EQ(log.rows().at(key("reuse")).inputs.scorer, "");
+  EXPECT_EQ(log.rows().at(full_key("tiny", "one")).inputs.scorer, "");
+}
+
+TEST_F(EvalRun, ScorerThatKeepsKvHasThatOfThePassages) {
+  plan_.policies = {"query_aware"};
+  plan_.policy_options.scorer_attention = true;
+  Scorer& scorer = rig_.scorer_with_kv();
+  RunLog log;
+
+  EXPECT_TRUE(run_eval(rig_.engine(), &scorer, plan_, log));
+
+  for (const EvalSet& set : plan_.sets) {
+    for (const Sample& asked : set.samples) {
+      for (const PassageText& passage : asked.passages) {
+        EXPECT_EQ(scorer.build(passage, Evidence::kScorerAttention, {}, {}),
+                  Scorer::Outcome::kPresent);
+      }
+    }
   }
 }
 

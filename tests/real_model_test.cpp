@@ -22,6 +22,7 @@ namespace {
 using std::filesystem::path;
 
 constexpr const char* kSmall = "qwen2.5-coder-0.5b";
+constexpr const char* kScorer = "smollm2-135m";  // of another family, with other tokens
 
 path model_path(const std::string& name) {
   const char* folder = std::getenv("TESSERA_TEST_MODELS");
@@ -323,17 +324,20 @@ bool is_monotone(const std::string& policy) { return policy == "epic" || policy 
 // O3: near 0 at ratio 1 for every policy, and lower at 0.5 than at 0 for those of which more is
 // known to be better.
 TEST(DialTest, PoliciesComeToFullAtRatioOne) {
-  const path file = model_path(kSmall);
-  if (file.empty() || !std::filesystem::exists(file))
+  const path file = model_path(kSmall), scorer_file = model_path(kScorer);
+  if (file.empty() || !std::filesystem::exists(file) || !std::filesystem::exists(scorer_file))
     GTEST_SKIP() << "set TESSERA_TEST_MODELS to the folder of the real models";
-  const Tokenizer tokenizer(file);
+  const Tokenizer tokenizer(file), scorer_tokenizer(scorer_file);
+  EngineOptions beside;
+  beside.n_ctx = 2048;
+  Scorer scorer(Model::load(scorer_file, plain(false)), scorer_tokenizer, nullptr, nullptr, beside);
   std::vector<std::unique_ptr<Tier>> tiers;
   tiers.push_back(make_tier("ram", {}));
   ChunkStore store(std::move(tiers));
   EngineOptions options;
   options.n_ctx = 2048;
   options.model_digest = kSmall;
-  Engine engine(Model::load(file, plain(false)), tokenizer, &store, options);
+  Engine engine(Model::load(file, plain(false)), tokenizer, &store, options, &scorer);
   std::map<std::string, std::map<double, double>> kl;
   const std::vector<Question> questions = demo_questions();
   ASSERT_EQ(questions.size(), 6U);

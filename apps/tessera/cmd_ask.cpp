@@ -183,6 +183,12 @@ void report(const Session& session, const Comparison& c, const Context& context)
   session.print_json(out);
 }
 
+std::string rows_text(const Answer& a) {
+  const double rows = a.account.rows() + a.probe_rows;
+  return a.scorer_rows > 0 ? fmt::format("{:.0f} + {:.0f} of the scorer", rows, a.scorer_rows)
+                           : fmt::format("{:.0f}", rows);
+}
+
 void print_all(const Session& session, const Answer& full, const std::vector<Comparison>& all) {
   Table table({{"policy"},
                {"first token", Table::Align::kRight},
@@ -198,8 +204,7 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
                  one_line(full.text)});
   for (const Comparison& c : all) {
     table.add_row({c.policy.policy, duration(c.policy), fmt::format("{:.2f} x", c.ttft_ratio()),
-                   fmt::format("{:.0f}", c.policy.account.rows() + c.policy.probe_rows),
-                   fmt::format("{:.4f}", c.distance.mean_kl),
+                   rows_text(c.policy), fmt::format("{:.4f}", c.distance.mean_kl),
                    fmt::format("{:.0f}%", 100 * c.distance.top1),
                    c.same_answer ? "same" : one_line(c.policy.text)});
   }
@@ -228,6 +233,8 @@ void compare_all(Session& session, Workspace& workspace, const Request& request,
     session.note(fmt::format("comparing {}", policy.name));
     Request one = request;
     one.policy = policy.name;
+    // Scores that are kept are made before, or the line would pay for what indexing does.
+    if (Engine::needs_scorer(policy.name, request.policy_options)) engine.prefill(one, stop);
     all.push_back(compare_with(engine, full, one, {}, stop));
     all.back().prefilled = {};  // its pins and logits
   }

@@ -22,6 +22,7 @@ using nlohmann::json;
 
 struct Options {
   std::vector<std::string> models;
+  std::string scorer;
   LoadingOptions loading;
   int32_t rounds = 5;
   int32_t n_tokens = 0;
@@ -43,6 +44,7 @@ BenchOptions options_for(const Session& session, const Options& o, const std::st
   BenchOptions b;
   b.model_path = resolve_model(model);
   b.model_name = model;
+  if (!o.scorer.empty()) b.scorer_path = resolve_model(o.scorer);
   b.load = o.loading.load_options();
   b.n_threads = o.loading.n_threads;
   b.rounds = o.rounds;
@@ -122,6 +124,8 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
     sub->add_option("--ratio", options->ratio, "Share of reused tokens that policies recompute")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
+    sub->add_option("--scorer", options->scorer,
+                    "Small model of speccache; default: smollm2-135m where it is pulled");
     options->loading.add_keep_file_types_to(*sub);
   } else {
     sub->add_option("--tokens", options->n_tokens,
@@ -133,6 +137,8 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
     std::vector<std::string> models = options->models;
     if (models.empty())
       models = name == "ttft" ? std::vector<std::string>{kDefaultModel} : pulled_models();
+    const bool has_default = std::filesystem::exists(model_path(kDefaultScorer));
+    if (name == "ttft" && options->scorer.empty() && has_default) options->scorer = kDefaultScorer;
     run(session, *options, models, measure);
   });
 }

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/file.h"
+#include "eval/reference_cache.h"
+#include "store/score_store.h"
 #include "store/tier.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
@@ -77,9 +79,55 @@ uint64_t bytes_of(const std::vector<Entry>& entries) {
   return bytes;
 }
 
-// Of no file there are none: looking must not make one.
-ScoreStore::Stats score_stats() {
-  return fs::exists(scores_file()) ? ScoreStore(scores_file()).stats() : ScoreStore::Stats();
+// What lies beside the tiers, in files of its own.
+struct Pile {
+  uint64_t entries = 0;
+  uint64_t bytes = 0;  // of the files
+  std::vector<fs::path> files;
+};
+
+// Of no file there are none: looking must not make one. One that is no database has no entries, but
+// is seen and cleared like another.
+Pile scores() {
+  Pile out;
+  std::error_code failed;
+  if (!fs::exists(scores_file(), failed)) return out;
+  out.entries = ScoreStore(scores_file()).stats().entries;
+  for (const char* suffix : {"", "-wal", "-shm"}) {  // SQLite's own beside it
+    const fs::path file = scores_file().string() + suffix;
+    if (!fs::exists(file, failed)) continue;
+    const uint64_t bytes = fs::file_size(file, failed);
+    if (!failed) out.bytes += bytes;
+    out.files.push_back(file);
+  }
+  return out;
+}
+
+// Full prefill's answers that `eval` keeps.
+Pile references() {
+  Pile out;
+  for (const ReferenceFile& file : reference_files(eval_reference_dir())) {
+    ++out.entries;
+    out.bytes += file.bytes;
+    out.files.push_back(file.path);
+  }
+  return out;
+}
+
+json to_json(const Pile& pile) { return {{"entries", pile.entries}, {"bytes", pile.bytes}}; }
+
+// "" for nothing.
+std::string text_of(const Pile& score_pile, const Pile& reference_pile) {
+  std::string out;
+  if (!score_pile.files.empty()) {
+    out += fmt::format("scores of {} chunks, {}\n", human_count(score_pile.entries),
+                       human_bytes(score_pile.bytes));
+  }
+  if (!reference_pile.files.empty()) {
+    out += fmt::format("full prefill's answers to {} questions of eval, {}\n",
+                       human_count(reference_pile.entries), human_bytes(reference_pile.bytes));
+  }
+  return out;
 }
 
 void stats(const Session& session) {
@@ -92,9 +140,10 @@ void stats(const Session& session) {
     n_unreadable += entry.n_tokens ? 0 : 1;
   }
   const uint64_t bytes = bytes_of(entries);
-  const ScoreStore::Stats scores = score_stats();
+  const Pile score_pile = scores(), reference_pile = references();
   if (session.json()) {
-    session.print_json({{"scores", {{"entries", scores.entries}, {"bytes", scores.bytes}}},
+    session.print_json({{"scores", to_json(score_pile)},
+                        {"references", to_json(reference_pile)},
                         {"tiers",
                          {{{"tier", "disk"},
                            {"dir", cache.dir().string()},
@@ -113,10 +162,7 @@ void stats(const Session& session) {
   table.add_row({"disk", human_count(entries.size()), human_bytes(bytes), human_count(n_tokens),
                  n_tokens == 0 ? "-" : human_bytes(bytes / n_tokens), cache.dir().string()});
   session.print(table.text());
-  if (scores.entries != 0) {
-    session.print(fmt::format("scores of {} chunks, {}\n", human_count(scores.entries),
-                              human_bytes(scores.bytes)));
-  }
+  session.print(text_of(score_pile, reference_pile));
   if (n_unreadable != 0) {
     session.print(
         fmt::format("{} unreadable: 'tessera cache verify' removes them\n", n_unreadable));
@@ -184,6 +230,17 @@ void verify(Session& session) {
   if (!damaged.empty() || !unknown.empty()) session.set_exit_status(kExitFailed);
 }
 
+// Each file that stays is said with its reason. One that is gone already is no failure.
+void remove_all(Session& session, const Pile& pile) {
+  for (const fs::path& file : pile.files) {
+    std::error_code failed;
+    fs::remove(file, failed);
+    if (!failed) continue;
+    session.note(fmt::format("{} could not be removed: {}", file.string(), failed.message()));
+    session.set_exit_status(kExitFailed);
+  }
+}
+
 void clear(Session& session, bool is_confirmed) {
   DiskCache cache;
   const std::vector<Entry> entries = cache.entries();
@@ -194,8 +251,12 @@ void clear(Session& session, bool is_confirmed) {
       if (cache.tier().erase(entry.key)) deleted.push_back(entry);
     }
   }
-  const bool has_scores_left =
-      is_confirmed && fs::exists(scores_file()) && !ScoreStore(scores_file()).clear();
+  const Pile score_pile = scores(), reference_pile = references();
+  if (is_confirmed) {
+    sweep_temp_files(eval_reference_dir());
+    remove_all(session, score_pile);
+    remove_all(session, reference_pile);
+  }
   const std::vector<Entry>& counted = is_confirmed ? deleted : entries;
   const uint64_t bytes = bytes_of(counted);
   const size_t n_left = is_confirmed ? cache.entries().size() : entries.size();
@@ -204,17 +265,16 @@ void clear(Session& session, bool is_confirmed) {
                         {"deleted", deleted.size()},
                         {"bytes_freed", bytes_of(deleted)},
                         {"would_delete", is_confirmed ? 0 : entries.size()},
+                        {"scores", to_json(score_pile)},
+                        {"references", to_json(reference_pile)},
                         {"left", n_left}});
   } else if (is_confirmed) {
-    session.print(
-        fmt::format("deleted {} entries, {} (disk)\n", counted.size(), human_bytes(bytes)));
+    session.print(fmt::format("deleted {} entries, {} (disk)\n{}", counted.size(),
+                              human_bytes(bytes), text_of(score_pile, reference_pile)));
   } else {
-    session.print(fmt::format("would delete {} entries, {} (disk): --yes to do it\n",
-                              counted.size(), human_bytes(bytes)));
-  }
-  if (has_scores_left) {
-    session.note("the scores of chunks could not be removed");
-    session.set_exit_status(kExitFailed);
+    session.print(fmt::format("would delete {} entries, {} (disk)\n{}--yes to do it\n",
+                              counted.size(), human_bytes(bytes),
+                              text_of(score_pile, reference_pile)));
   }
   if (is_confirmed && n_left != 0) {
     session.note(fmt::format(
@@ -235,7 +295,9 @@ void add_cache(CLI::App& app, Session& session) {
       ->callback([&session] { verify(session); });
   const auto is_confirmed = std::make_shared<bool>(false);
   CLI::App* clear_command =
-      cache->add_subcommand("clear", "delete all stored KV; without --yes only say what would go");
+      cache->add_subcommand("clear",
+                            "delete all stored KV, scores of chunks and full prefill's answers of "
+                            "eval; without --yes only say what would go");
   clear_command->add_flag("--yes", *is_confirmed, "really delete");
   clear_command->callback([&session, is_confirmed] { clear(session, *is_confirmed); });
 }

@@ -46,6 +46,7 @@ struct EvalOptions {
   PolicyOptions policy_options;
   int32_t max_tokens = 32;
   std::string out;
+  uint64_t reference_limit_bytes = kReferenceLimitBytes;
   ReportOptions report = {.baseline = std::string(kDefaultPolicy)};
 };
 
@@ -60,9 +61,13 @@ void drop_repeats(std::vector<T>& values) {
   values = std::move(seen);
 }
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // "all": those that need a scorer only where there is one.
 std::vector<std::string> policy_names(const Session& session, const EvalOptions& o) {
-  if (std::find(o.policies.begin(), o.policies.end(), kAll) == o.policies.end()) return o.policies;
+  if (!contains(o.policies, kAll)) return o.policies;
   const bool can_rate = has_scorer(o.model, {});
   std::vector<std::string> out;
   for (const PolicyInfo& policy : policies()) {
@@ -134,15 +139,14 @@ json to_json(const PolicyOptions& o) {
 }
 
 // What rows of one file must agree in. Questions, policies, ratios and anchors are no part of it: a
-// later run may add some.
-json config_of(const EvalOptions& o, Workspace& workspace, const StoreSettings& settings) {
-  const Engine& engine = workspace.engine();
-  const Scorer* scorer = workspace.scorer();
-  return {{"scorer_digest", scorer == nullptr ? "" : scorer->context().domain().model_digest},
-          {"scorer_weight_types", scorer == nullptr ? "" : scorer->context().domain().weight_types},
-          {"version", build_info().version},
-          {"model_digest", engine.domain().model_digest},
-          {"weight_types", engine.domain().weight_types},
+// later run may add some. Nor is the scorer, which only some policies read: their rows name it.
+json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings& settings) {
+  const BuildInfo build = build_info();
+  return {{"version", build.version},
+          {"commit", build.commit},
+          {"model_digest", domain.model_digest},
+          {"weight_types", domain.weight_types},
+          {"scorer_kv", o.model.scorer_kv},
           {"leadin_tokens", settings.leadin_tokens},
           {"max_tokens", o.max_tokens},
           {"passages", o.limits.n_passages},
@@ -152,7 +156,11 @@ json config_of(const EvalOptions& o, Workspace& workspace, const StoreSettings& 
 
 json session_of(const EvalOptions& o, const std::string& model, Workspace& workspace) {
   const BuildInfo build = build_info();
-  return {{"commit", build.commit},
+  const Scorer* scorer = workspace.scorer();
+  return {{"scorer_digest", scorer == nullptr ? "" : scorer->context().domain().model_digest},
+          {"scorer_weight_types", scorer == nullptr ? "" : scorer->context().domain().weight_types},
+          {"compiler", build.compiler},
+          {"build_type", build.build_type},
           {"ggml", build.ggml},
           {"cpu", build.cpu},
           {"cpu_flags", build.cpu_flags},
@@ -169,7 +177,13 @@ json session_of(const EvalOptions& o, const std::string& model, Workspace& works
           {"anchors", o.anchors}};
 }
 
-EvalPlan plan_of(const EvalOptions& o, std::vector<EvalSet> sets, const json& session) {
+// A build of changed sources has no name of its own: what one of them said is not the next one's.
+bool has_reference_cache(const EvalOptions& o) {
+  return o.reference_limit_bytes > 0 && !build_info().commit.ends_with("+changes");
+}
+
+EvalPlan plan_of(const EvalOptions& o, std::vector<EvalSet> sets, const json& config,
+                 const json& session) {
   EvalPlan plan;
   plan.sets = std::move(sets);
   plan.policies = o.policies;
@@ -181,8 +195,11 @@ EvalPlan plan_of(const EvalOptions& o, std::vector<EvalSet> sets, const json& se
   plan.policy_options = o.policy_options;
   plan.max_tokens = o.max_tokens;
   plan.seed = o.report.seed;
-  plan.reference_dir = cache_dir() / "eval" / "full";
-  for (const char* name : {"cpu", "cpu_flags", "threads", "layout", "ggml"})
+  if (has_reference_cache(o)) plan.reference_dir = eval_reference_dir();
+  plan.reference_limit_bytes = o.reference_limit_bytes;
+  for (const char* name : {"version", "commit"}) plan.machine += config.at(name).dump() + "\n";
+  for (const char* name :
+       {"compiler", "build_type", "cpu", "cpu_flags", "threads", "layout", "ggml"})
     plan.machine += session.at(name).dump() + "\n";
   return plan;
 }
@@ -257,6 +274,12 @@ void eval(Session& session, EvalOptions o) {
     drop_repeats(*names);
   drop_repeats(o.ratios);
   std::vector<EvalSet> sets = read_sets(o);
+  if (o.report.baseline == kFullPolicy || !contains(o.policies, o.report.baseline)) {
+    session.note(
+        fmt::format("no differences are shown: the baseline {} is not among the reuse "
+                    "policies that are measured - name one of --policies with --baseline",
+                    o.report.baseline));
+  }
 
   StoreSettings settings;
   settings.name_space = kNameSpace;
@@ -265,9 +288,9 @@ void eval(Session& session, EvalOptions o) {
   });
   Workspace workspace(o.model, settings, needs_scorer);
   const std::string model = o.model.model.empty() ? settings.model : o.model.model;
-  const json config = config_of(o, workspace, settings);
+  const json config = config_of(o, workspace.engine().domain(), settings);
   const json info = session_of(o, model, workspace);
-  const EvalPlan plan = plan_of(o, std::move(sets), info);
+  const EvalPlan plan = plan_of(o, std::move(sets), config, info);
   const std::set<RowKey> planned = planned_rows(plan);
   RunLog log = o.out.empty() ? RunLog() : RunLog(o.out, {config, info});
 
@@ -279,7 +302,7 @@ void eval(Session& session, EvalOptions o) {
     hooks.progress = [&bar](size_t n_done, const RowKey& key) {
       bar.update(n_done, fmt::format("{} {} {} {}", key.task, key.id, key.anchor, key.policy));
     };
-    is_complete = run_eval(workspace.engine(), plan, log, hooks);
+    is_complete = run_eval(workspace.engine(), workspace.scorer(), plan, log, hooks);
   }
   print_report(session, o, planned, log,
                {{"complete", is_complete},
@@ -329,6 +352,10 @@ void add_report_options(CLI::App& app, EvalOptions& o) {
   app.add_option("--out", o.out,
                  "JSONL file that keeps a row per question and policy; a run that was stopped goes "
                  "on from it");
+  app.add_option("--reference-limit", o.reference_limit_bytes,
+                 "Bytes of full prefill's answers kept for later runs, as in 4GB; 0: none")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

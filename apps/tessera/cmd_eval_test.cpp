@@ -100,6 +100,8 @@ TEST_F(CliEval, JsonHasEveryPolicyOverEveryQuestion) {
   EXPECT_EQ(report["complete"], true);
   EXPECT_EQ(report["rows"], report["rows_planned"]);
   EXPECT_EQ(report["config"]["max_tokens"], 4);
+  EXPECT_EQ(report["config"]["scorer_kv"], false);
+  EXPECT_FALSE(report["config"]["commit"].get<std::string>().empty());
   ASSERT_EQ(report["groups"].size(), 1U);
   const json& group = report["groups"][0];
   EXPECT_EQ(group["task"], "mine");
@@ -160,6 +162,29 @@ TEST_F(CliEval, OtherSettingsForOneFileAreRefusedByName) {
 
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, HasSubstr("seed (0 there, 7 now)"));
+}
+
+TEST_F(CliEval, BaselineThatIsNotMeasuredIsSaid) {
+  const Outcome with = tessera_.run(args({"--limit", "1", "--baseline", "epic"}));
+  const Outcome without = tessera_.run(args({"--limit", "1", "--baseline", "random"}));
+
+  EXPECT_EQ(without.status, 0) << without.err;
+  EXPECT_THAT(without.err, HasSubstr("the baseline random is not among"));
+  EXPECT_THAT(with.err, testing::Not(HasSubstr("baseline")));
+}
+
+TEST_F(CliEval, QuestionThatIsTooLongIsNamedBeforeAnyIsMeasured) {
+  const Outcome refused = tessera_.run(args({"--out", out_.string(), "--ctx", "100"}));
+
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("'q0' of 'mine'"), HasSubstr("--passages")));
+  EXPECT_EQ(n_rows(out_), 0U);
+}
+
+TEST_F(CliEval, ReferenceLimitOfZeroKeepsNothing) {
+  run({"--limit", "1", "--reference-limit", "0"});
+
+  EXPECT_FALSE(fs::exists(tessera_.cache() / "eval"));
 }
 
 TEST_F(CliEval, KilledRunIsResumed) {

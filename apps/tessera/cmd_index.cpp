@@ -20,6 +20,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view kNoScorer = "none";  // drops the store's
+
 struct IndexOptions {
   std::vector<std::string> paths;
   std::string store;
@@ -57,7 +59,11 @@ StoreSettings settle(const std::optional<StoreSettings>& kept, const IndexOption
   if (o.chunk_tokens > 0) wanted.chunk_tokens = o.chunk_tokens;
   if (!o.name_space.empty()) wanted.name_space = o.name_space;
   if (o.model.keep_file_types) wanted.keep_file_types = true;
-  if (!o.model.scorer.empty()) wanted.scorer = lasting_model(o.model.scorer);
+  if (o.model.scorer == kNoScorer) {
+    wanted.scorer.clear();
+  } else if (!o.model.scorer.empty()) {
+    wanted.scorer = lasting_model(o.model.scorer);
+  }
   if (kept) check_same(*kept, wanted, o.store);
   return wanted;
 }
@@ -178,6 +184,7 @@ void print_report(Session& session, const IndexOptions& o, const DocumentReport&
                                {"chunks", k.n_chunks},
                                {"chunks_built", k.n_built},
                                {"chunks_not_stored", k.n_not_stored},
+                               {"chunks_not_scored", k.n_not_scored},
                                {"tokens", k.n_tokens},
                                {"rows_computed", k.rows_computed},
                                {"kv_bytes", bytes},
@@ -197,6 +204,8 @@ void index(Session& session, const IndexOptions& o) {
   const std::filesystem::path file = store_file(o.store);
   const bool is_new = !std::filesystem::exists(file);
   if (is_new) resolve_model(o.model.model.empty() ? kDefaultModel : o.model.model);
+  const std::string& scorer = o.model.scorer;
+  if (!scorer.empty() && scorer != kNoScorer) resolve_model(scorer);
   std::optional<DocumentStore> documents;  // none for a dry run of a new store: it leaves no file
   if (!o.dry_run) make_private_dir(file.parent_path());
   if (!o.dry_run || !is_new) documents.emplace(file);
@@ -204,7 +213,7 @@ void index(Session& session, const IndexOptions& o) {
       settle(documents ? StoreSettings::read(*documents) : std::nullopt, o);
   ModelOptions model = o.model;
   model.model = settings.model;
-  Workspace workspace(model, settings, !settings.scorer.empty());
+  Workspace workspace(model, settings, !o.dry_run && !settings.scorer.empty());
   check_fits(workspace.engine(), settings);
   if (o.dry_run) return dry_run(session, o, workspace, settings);
   documents->init_settings(settings.to_map());
@@ -224,6 +233,9 @@ void index(Session& session, const IndexOptions& o) {
     session.note(fmt::format(
         "{} chunks could not be stored (disk full?): their KV is computed again when it is needed",
         k.n_not_stored));
+  if (k.n_not_scored > 0)
+    session.note(fmt::format("{} chunks have no scores: too long for the scorer, or not stored",
+                             k.n_not_scored));
   print_report(session, o, d, k, kv_bytes_per_token(workspace.model().config()));
 }
 

@@ -147,13 +147,30 @@ DocumentReport index_documents(const Session& session, DocumentStore& documents,
   return report;
 }
 
+namespace {
+
+// What speccache reads unless it is told otherwise. A passage that the scorer cannot hold is none
+// that indexing stops at.
+void score(const Session& session, Scorer& scorer, const Passage& passage, KvReport& report) {
+  const std::unique_ptr<ReusePolicy> reader = make_policy("speccache", {});
+  try {
+    const Scorer::Outcome outcome = scorer.build({passage.title, passage.text}, reader->evidence(),
+                                                 reader->layers(), session.stop_token());
+    if (outcome != Scorer::Outcome::kNotStored) return;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidRequest) throw;
+  }
+  ++report.n_not_scored;
+}
+
+}  // namespace
+
 KvReport build_kv(const Session& session, const DocumentStore& documents, Workspace& workspace,
                   AnchorKind kind) {
   const Stopwatch watch;
   KvReport report;
   Engine& engine = workspace.engine();
   ChunkBuilder builder = engine.builder();
-  const LayerPart scored = make_policy("speccache", {})->layers();  // unless it is told otherwise
   const Anchor anchor = engine.anchor(kind);
   builder.build_preamble(engine.prompts().preamble_ids(), session.stop_token());
   ProgressBar bar(session, "kv", static_cast<uint64_t>(documents.n_passages()),
@@ -168,10 +185,8 @@ KvReport build_kv(const Session& session, const DocumentStore& documents, Worksp
       report.n_tokens += static_cast<int64_t>(ids.size());
       report.n_built += outcome == ChunkBuilder::Outcome::kBuilt ? 1 : 0;
       report.n_not_stored += outcome == ChunkBuilder::Outcome::kNotStored ? 1 : 0;
-      if (workspace.scorer() != nullptr) {
-        workspace.scorer()->build({stored.passage.title, stored.passage.text}, scored,
-                                  session.stop_token());
-      }
+      if (workspace.scorer() != nullptr)
+        score(session, *workspace.scorer(), stored.passage, report);
       bar.update(static_cast<uint64_t>(report.n_chunks));
     }
   }

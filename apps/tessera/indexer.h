@@ -30,6 +30,7 @@ struct KvReport {
   int64_t n_chunks = 0;
   int64_t n_built = 0;
   int64_t n_not_stored = 0;
+  int64_t n_not_scored = 0;   // by a scorer that was asked for
   int64_t n_tokens = 0;       // of all chunks
   int64_t rows_computed = 0;  // anchors included
   double seconds = 0;

@@ -63,7 +63,7 @@ void ModelOptions::add_to(CLI::App& app) {
   app.add_option(
       "--scorer", scorer,
       "Small model that rates tokens where a policy needs one; default: the store's, else "
-      "smollm2-135m");
+      "smollm2-135m; 'none' in 'index' drops the store's");
   app.add_flag("--scorer-kv", scorer_kv,
                "Keep the scorer's own KV of chunks, so that it computes only the question");
   app.add_option("--ctx", n_ctx,
@@ -139,6 +139,7 @@ fs::path store_file(const std::string& name) {
 
 fs::path kv_dir() { return cache_dir() / "kv"; }
 fs::path scores_file() { return cache_dir() / "scores.db"; }
+fs::path eval_reference_dir() { return cache_dir() / "eval" / "full"; }
 
 std::unique_ptr<DocumentStore> open_documents(const std::string& name) {
   const fs::path file = store_file(name);
@@ -187,6 +188,10 @@ Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings,
   if (needs_scorer) {
     const std::string& kept = settings.scorer.empty() ? kDefaultScorer : settings.scorer;
     scorer_model_ = load(options.scorer.empty() ? kept : options.scorer, options, settings);
+    // A prompt may be longer in the scorer's tokens than in the target's.
+    scorer_model_.options.n_ctx =
+        std::min(scorer_model_.model->config().n_ctx_train,
+                 2 * std::max(options.n_ctx, ModelContext::kDefaultContext));
     scores_ = std::make_unique<ScoreStore>(scores_file());
     scorer_ = std::make_unique<Scorer>(scorer_model_.model, *scorer_model_.tokenizer,
                                        options.scorer_kv ? store_.get() : nullptr, scores_.get(),

@@ -64,6 +64,7 @@ struct StoreSettings {
 std::filesystem::path store_file(const std::string& name);
 std::filesystem::path kv_dir();
 std::filesystem::path scores_file();
+std::filesystem::path eval_reference_dir();  // full prefill's answers that `eval` keeps
 
 // An open store of documents that must exist. Throws Error(kNotFound) naming the stores there are.
 std::unique_ptr<DocumentStore> open_documents(const std::string& name);

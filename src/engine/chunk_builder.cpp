@@ -27,25 +27,7 @@ bool is_finite_f16(std::span<const std::byte> payload) {
 
 ChunkBuilder::ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store,
                            const KvDomain& domain)
-    : decoder_(decoder), kv_(kv), store_(store), domain_(domain) {}
-
-void ChunkBuilder::prepare(std::span<const int32_t> before, const std::stop_token& stop) {
-  const bool is_resident =
-      resident_epoch_ == kv_.epoch() &&
-      std::equal(before.begin(), before.end(), resident_.begin(), resident_.end());
-  if (!is_resident) {
-    kv_.clear();
-    if (!before.empty()) {
-      std::vector<int32_t> positions(before.size());
-      std::iota(positions.begin(), positions.end(), 0);
-      decoder_.prefill({&kv_, before, positions}, {}, stop);
-      rows_computed_ += static_cast<int64_t>(before.size());
-    }
-    resident_.assign(before.begin(), before.end());
-    resident_epoch_ = kv_.epoch();
-  }
-  kv_.truncate(static_cast<int32_t>(before.size()));
-}
+    : decoder_(decoder), kv_(kv), store_(store), domain_(domain), front_(decoder, kv) {}
 
 ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context,
                                                 std::span<const int32_t> ids,
@@ -60,7 +42,7 @@ ChunkBuilder::Outcome ChunkBuilder::store_chunk(const KeyContext& context,
                             "context of {} - split it smaller",
                             ids.size(), context.before.size(), kv_.n_slots()));
   }
-  prepare(context.before, stop);
+  rows_computed_ += front_.put(context.before, stop);
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(context.before.size()));
   StepOptions options;

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "engine/front_kv.h"
 #include "kv/chunk.h"
 #include "model/decoder.h"
 #include "store/chunk_store.h"
@@ -43,14 +44,12 @@ class ChunkBuilder {
  private:
   Outcome store_chunk(const KeyContext& context, std::span<const int32_t> ids,
                       const std::stop_token& stop);
-  void prepare(std::span<const int32_t> before, const std::stop_token& stop);
 
   Decoder& decoder_;
   WorkingKv& kv_;
   ChunkStore& store_;
   const KvDomain& domain_;
-  std::vector<int32_t> resident_;  // ids whose KV stands in front in kv_
-  uint64_t resident_epoch_ = 0;    // of kv_ when they were put there; another one: they are gone
+  FrontKv front_;
   int64_t rows_computed_ = 0;
 };
 

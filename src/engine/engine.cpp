@@ -100,7 +100,7 @@ std::string_view segment_kind_name(SegmentKind kind) {
 namespace {
 
 // What the scorer said of its own tokens, each with the target's tokens that it shares a byte with.
-Scores aligned(const Scorer::Rated& rated, const ModelContext::Assembled& target) {
+Scores aligned(const Scorer::Result& rated, const ModelContext::Assembled& target) {
   Scores out;
   size_t passage = 0;
   for (const Segment& s : target.prompt.segments) {
@@ -124,13 +124,16 @@ std::vector<bool> approximate_passages(std::span<const Segment> segments) {
   return out;
 }
 
-// The last key that each row sees when the rows are taken for the prompt's last ones. Empty, which
-// is by position, where tokens before the query are fresh: keys that have no KV yet would be seen.
+// The last key that each row sees when the rows are taken for the prompt's last ones.
 std::vector<int32_t> bottom_right(const ReusePlan& plan) {
   const auto n_tokens = plan.segments.back().range.end;
   const auto n_rows = static_cast<int32_t>(plan.rows.size());
   for (const Segment& s : plan.segments) {
-    if (s.kind != SegmentKind::kQuery && s.match == Match::kMiss) return {};
+    if (s.kind == SegmentKind::kQuery || s.match != Match::kMiss) continue;
+    throw Error(
+        ErrorCode::kInvalidRequest,
+        "the bottom-right mask lets rows see keys behind them, and some before the question "
+        "are not stored yet - index the passages first, or use the mask by position");
   }
   std::vector<int32_t> last(plan.rows.size());
   std::iota(last.begin(), last.end(), n_tokens - n_rows);
@@ -148,7 +151,7 @@ struct Engine::Work {
   std::unique_ptr<ReusePolicy> policy;
   ModelContext::Assembled target;
   std::optional<ChunkLookup> lookup;
-  std::optional<Scorer::Rated> rated;
+  std::optional<Scorer::Result> rated;
   ProbeResult probe;
 };
 
@@ -189,6 +192,10 @@ void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
   }
   const std::span<const Segment> segments = work.target.prompt.segments;
   out.plan = make_plan(work.target.prompt.segments, work.policy->select(segments, scores));
+}
+
+Prompt Engine::prompt_of(const Request& request) const {
+  return context_.assemble(request, nullptr).prompt;
 }
 
 void Engine::compute(Work& work, Prefilled& out, const std::stop_token& stop) {
@@ -341,7 +348,6 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
                           const std::stop_token& stop) {
   bool all_stored = true;
   const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
-  const bool is_scored = scorer_ != nullptr && is_of_scorer(policy->evidence());
   size_t passage = 0;
   ChunkBuilder made = builder();
   const Anchor& behind = anchor(request.anchor);
@@ -356,7 +362,9 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
     const ChunkBuilder::Outcome outcome =
         made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
     all_stored = all_stored && outcome != ChunkBuilder::Outcome::kNotStored;
-    if (is_scored) scorer_->build(text, policy->layers(), stop);
+    if (scorer_ == nullptr) continue;
+    const Scorer::Outcome scored = scorer_->build(text, policy->evidence(), policy->layers(), stop);
+    all_stored = all_stored && scored != Scorer::Outcome::kNotStored;
   }
   return all_stored;
 }

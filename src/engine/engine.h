@@ -3,7 +3,6 @@
 //
 // Not thread-safe: one engine per thread (the model and the store may be shared). A fault of the
 // store is a miss; a bad request is an Error and leaves the engine as it was.
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -85,6 +84,9 @@ class Engine {
 
   // Whether a policy reads the scores of a small model. Throws as make_policy().
   static bool needs_scorer(std::string_view policy, const PolicyOptions& options);
+
+  // The prompt of a request, with nothing looked up. Throws Error(kInvalidRequest) as prefill().
+  Prompt prompt_of(const Request& request) const;
 
   // A request is checked before anything is computed: Error(kInvalidRequest) says what is wrong
   // with it. All of these throw Error(kCancelled) when `stop` is requested, Error(kModel) for

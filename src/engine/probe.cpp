@@ -194,10 +194,8 @@ ProbeResult run_probe(Evidence evidence, const LayerPart& part, const ProbeInput
                       const std::stop_token& stop) {
   if (n_loaded_tokens(input.prompt.segments) == 0) return {};
   switch (evidence) {
-    case Evidence::kQueryAttention: {
-      const TokenRange layers = layers_of(part, input.decoder.config().n_layers);
-      return query_attention(input, {layers.begin, layers.end}, stop);
-    }
+    case Evidence::kQueryAttention:
+      return query_attention(input, layers_of(part, input.decoder.config().n_layers), stop);
     case Evidence::kValueDeviation:
       return value_deviation(input, stop);
     case Evidence::kKvDeviation:

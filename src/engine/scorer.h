@@ -1,10 +1,11 @@
 #pragma once
-// A small model beside the target that rates the tokens of chunks: SpecCache section 4.1, DESIGN.md
+// A small model beside the target that rates the tokens of chunks: SpecCache section 2.2, DESIGN.md
 // section 6.1. It reads the same passages and question in its own tokens and its own template.
 //
 // Not thread-safe: one scorer per engine. The model and the stores may be shared.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -18,11 +19,11 @@ class Scorer {
  public:
   // `chunks` may be null: then the scorer computes every chunk of a prompt that it reads; else it
   // loads the KV of its own that is there. `scores` may be null: then nothing is kept. Throws as
-  // ModelContext's constructor.
+  // ModelContext's constructor, also for a score store without a model digest.
   Scorer(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer, ChunkStore* chunks,
          ScoreStore* scores, const EngineOptions& options);
 
-  struct Rated {
+  struct Result {
     std::vector<ChunkScores> chunks;  // one per passage; empty where none was asked for
     double rows = 0;                  // computed, in rows through all layers of the scorer
   };
@@ -35,34 +36,38 @@ class Scorer {
   //   stands behind every chunk, is not computed.
   // kScorerAttention: the query rows' attention, averaged over rows, heads and the layers that see
   //   the whole prompt.
-  Rated read(const Request& request, Evidence evidence, const LayerPart& part,
-             const std::stop_token& stop);
+  Result read(const Request& request, Evidence evidence, const LayerPart& part,
+              const std::stop_token& stop);
 
   // Norms of the passages that are `wanted`, each read alone behind the scorer's preamble: from the
   // store, or made now and kept.
-  Rated stored(std::span<const PassageText> passages, const std::vector<bool>& wanted,
-               const LayerPart& part, const std::stop_token& stop);
+  Result stored(std::span<const PassageText> passages, const std::vector<bool>& wanted,
+                const LayerPart& part, const std::stop_token& stop);
 
   enum class Outcome { kPresent, kBuilt, kNotStored };
-  // What indexing does for a passage: its norms, and where the scorer has a chunk store its KV.
-  Outcome build(const PassageText& passage, const LayerPart& part, const std::stop_token& stop);
+  // What indexing does for a passage: its norms for kStoredScorerNorms, its KV for kScorerAttention
+  // where the scorer has a chunk store. For all else nothing can be kept: kPresent.
+  Outcome build(const PassageText& passage, Evidence evidence, const LayerPart& part,
+                const std::stop_token& stop);
 
   const ModelContext& context() const { return context_; }
 
  private:
-  struct Alone {
-    ChunkScores scores;
-    double rows = 0;
-  };
-  Rated read_norms(const Prompt& prompt, std::span<const std::vector<TokenRange>> bytes,
-                   TokenRange layers, const std::stop_token& stop);
-  Alone score_alone(const PassageText& passage, TokenRange layers, const std::stop_token& stop);
-  ChunkKey key_of_scores(const PassageText& passage, TokenRange layers) const;
-  TokenRange resolved(const LayerPart& part);
+  ModelContext::Assembled assemble(const Request& request, ChunkLookup* lookup) const;
+  Result read_norms(const Prompt& prompt, std::span<const std::vector<TokenRange>> bytes,
+                    LayerRange layers, const std::stop_token& stop);
+  // One chunk; adds to `rows` what was computed.
+  ChunkScores score_alone(const PassageText& passage, LayerRange layers, double& rows,
+                          const std::stop_token& stop);
+  std::optional<ChunkScores> kept_scores(const PassageText& passage, LayerRange layers);
+  Outcome build_norms(const PassageText& passage, LayerRange layers, const std::stop_token& stop);
+  ChunkKey key_of_scores(const PassageText& passage, LayerRange layers) const;
+  LayerRange resolved(const LayerPart& part);
 
   ModelContext context_;
   ScoreStore* scores_;
-  uint64_t resident_epoch_ = 0;  // of the working KV when the preamble was put in front; 0: not yet
+  FrontKv front_;
+  std::optional<ChunkBuilder> builder_;  // where there is a chunk store
 };
 
 }  // namespace tessera

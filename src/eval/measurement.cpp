@@ -1,5 +1,12 @@
 #include "eval/measurement.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
 namespace tessera {
 namespace {
 
@@ -22,7 +29,8 @@ Measurement read_fields(const json& record) {
   record.at("anchor").get_to(out.key.anchor);
   record.at("policy").get_to(out.key.policy);
   record.at("ratio").get_to(out.key.ratio);
-  record.at("sample").get_to(out.sample);
+  record.at("sample").get_to(out.inputs.sample);
+  record.at("scorer").get_to(out.inputs.scorer);
   record.at("answer").get_to(out.answer);
   record.at("kl").get_to(out.kl);
   record.at("top1").get_to(out.top1);
@@ -40,6 +48,18 @@ Measurement read_fields(const json& record) {
 
 }  // namespace
 
+bool is_sound(const Measurement& o) {
+  const std::array numbers = {o.key.ratio,  o.kl,          o.top1,    o.gold_nll,
+                              o.f1,         o.exact_match, o.ttft_ms, o.full_ttft_ms,
+                              o.probe_rows, o.scorer_rows};
+  const Account& a = o.account;
+  const std::array parts = {a.exact, a.soft, a.independent, a.recomputed, a.fresh};
+  const int64_t total = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  return std::ranges::all_of(numbers, [](double x) { return std::isfinite(x); }) && o.ttft_ms > 0 &&
+         o.full_ttft_ms > 0 && std::ranges::all_of(parts, [](int32_t n) { return n >= 0; }) &&
+         total > 0 && total <= std::numeric_limits<int32_t>::max();
+}
+
 nlohmann::ordered_json record_of(const Measurement& o) {
   const Account& a = o.account;
   return {{"kind", "row"},
@@ -48,7 +68,8 @@ nlohmann::ordered_json record_of(const Measurement& o) {
           {"anchor", o.key.anchor},
           {"policy", o.key.policy},
           {"ratio", o.key.ratio},
-          {"sample", o.sample},
+          {"sample", o.inputs.sample},
+          {"scorer", o.inputs.scorer},
           {"answer", o.answer},
           {"kl", o.kl},
           {"top1", o.top1},
@@ -70,7 +91,8 @@ nlohmann::ordered_json record_of(const Measurement& o) {
 
 std::optional<Measurement> measurement_of(const json& record) {
   try {
-    return read_fields(record);
+    Measurement out = read_fields(record);
+    return is_sound(out) ? std::optional(std::move(out)) : std::nullopt;
   } catch (const json::exception&) {
     return std::nullopt;
   }

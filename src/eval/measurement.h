@@ -27,9 +27,16 @@ inline RowKey full_key(const std::string& task, const std::string& id) {
   return {task, id, kNoAnchor, kFullPolicy, 1.0};
 }
 
+// What a row was measured on, beside what all rows of a run share.
+struct RowInputs {
+  std::string sample;  // sample_digest
+  std::string scorer;  // digest of the small model; empty for a policy that reads none
+  bool operator==(const RowInputs&) const = default;
+};
+
 struct Measurement {
   RowKey key;
-  std::string sample;  // sample_digest
+  RowInputs inputs;
   std::string answer;
   double kl = 0;            // mean KL(full || policy) along full's answer, nats
   double top1 = 1;          // share of its positions with the same likeliest token
@@ -43,9 +50,12 @@ struct Measurement {
   Account account;
 };
 
+// Whether it can have been measured: every number is finite, times and tokens are positive.
+bool is_sound(const Measurement& measurement);
+
 // `{"kind": "row", ...}`, one line of a run's file.
 nlohmann::ordered_json record_of(const Measurement& measurement);
-// Nothing when a field is missing or of another type.
+// Nothing when a field is missing or of another type, or when it is not sound.
 std::optional<Measurement> measurement_of(const nlohmann::json& record);
 
 }  // namespace tessera

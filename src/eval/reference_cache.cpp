@@ -17,6 +17,7 @@
 namespace tessera {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 using Bytes = std::span<const std::byte>;
 
@@ -57,14 +58,14 @@ std::optional<FullPrefill> parse_fields(Bytes bytes, const std::string& key) {
 }
 
 // Whether the engine could have given it: what reads it relies on that.
-bool is_sound(const FullPrefill& r, int32_t n_vocab) {
-  const auto width = static_cast<size_t>(n_vocab);
-  const size_t n_rows = r.logits.size() / width;
-  return r.logits.size() % width == 0 && n_rows >= 1 &&
-         n_rows <= std::max<size_t>(1, r.tokens.size()) &&
+bool could_be(const FullPrefill& r, const ReferenceShape& shape) {
+  // As Engine::forced_logits: the prompt's last row, and one for each token that is fed.
+  const size_t n_fed = std::min(std::max<size_t>(1, r.tokens.size()) - 1,
+                                static_cast<size_t>(std::max(0, shape.n_room)));
+  return r.logits.size() == (1 + n_fed) * static_cast<size_t>(shape.n_vocab) &&
          r.tokens.size() <= static_cast<size_t>(kCompareTokens) && r.ttft_ms > 0 &&
          r.n_prompt_tokens > 0 && std::all_of(r.tokens.begin(), r.tokens.end(), [&](int32_t token) {
-           return token >= 0 && token < n_vocab;
+           return token >= 0 && token < shape.n_vocab;
          });
 }
 
@@ -88,7 +89,8 @@ std::vector<std::byte> encode_reference(const std::string& key, const FullPrefil
   return out;
 }
 
-std::optional<FullPrefill> decode_reference(Bytes bytes, const std::string& key, int32_t n_vocab) {
+std::optional<FullPrefill> decode_reference(Bytes bytes, const std::string& key,
+                                            const ReferenceShape& shape) {
   FileHeader header;
   if (bytes.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -107,23 +109,57 @@ std::optional<FullPrefill> decode_reference(Bytes bytes, const std::string& key,
   if (!out) return std::nullopt;
   out->logits.resize(header.n_logits);
   if (!logits.empty()) std::memcpy(out->logits.data(), logits.data(), logits.size());
-  if (!is_sound(*out, n_vocab)) return std::nullopt;
+  if (!could_be(*out, shape)) return std::nullopt;
   return out;
 }
 
-ReferenceCache::ReferenceCache(std::filesystem::path dir) : dir_(std::move(dir)) {
+std::vector<ReferenceFile> reference_files(const fs::path& dir) {
+  std::vector<ReferenceFile> out;
+  std::error_code failed;
+  for (fs::directory_iterator it(dir, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code gone;  // another process may remove it while we look
+    const bool is_kept = it->symlink_status(gone).type() == fs::file_type::regular &&
+                         !it->path().filename().string().starts_with('.');  // that is being written
+    if (!is_kept) continue;
+    const uint64_t bytes = it->file_size(gone);
+    const fs::file_time_type written = gone ? fs::file_time_type() : it->last_write_time(gone);
+    if (!gone) out.push_back({it->path(), bytes, written});
+  }
+  std::ranges::sort(out, {}, &ReferenceFile::written);
+  return out;
+}
+
+ReferenceCache::ReferenceCache(fs::path dir, uint64_t limit_bytes)
+    : dir_(std::move(dir)), limit_bytes_(limit_bytes) {
   if (!dir_.empty()) sweep_temp_files(dir_);
 }
 
-std::optional<FullPrefill> ReferenceCache::find(const std::string& key, int32_t n_vocab) const {
+std::optional<FullPrefill> ReferenceCache::find(const std::string& key,
+                                                const ReferenceShape& shape) const {
   if (dir_.empty()) return std::nullopt;
   const std::optional<std::vector<std::byte>> bytes = read_file(dir_ / key);
-  return bytes ? decode_reference(*bytes, key, n_vocab) : std::nullopt;
+  return bytes ? decode_reference(*bytes, key, shape) : std::nullopt;
+}
+
+bool ReferenceCache::make_room(const std::string& key, uint64_t n_bytes) const {
+  if (n_bytes > limit_bytes_) return false;
+  std::vector<ReferenceFile> files = reference_files(dir_);
+  std::erase_if(files, [&](const ReferenceFile& f) { return f.path.filename() == key; });
+  uint64_t total = n_bytes;
+  for (const ReferenceFile& file : files) total += file.bytes;
+  for (const ReferenceFile& file : files) {
+    if (total <= limit_bytes_) break;
+    std::error_code failed;
+    fs::remove(file.path, failed);
+    if (!failed) total -= file.bytes;
+  }
+  return total <= limit_bytes_;
 }
 
 bool ReferenceCache::put(const std::string& key, const FullPrefill& reference) const {
   if (dir_.empty()) return false;
   const std::vector<std::byte> bytes = encode_reference(key, reference);
+  if (!make_room(key, bytes.size())) return false;
   const Bytes piece = bytes;
   std::string error;
   if (try_make_private_dir(dir_, error) && write_file_atomic(dir_ / key, {&piece, 1}, error))

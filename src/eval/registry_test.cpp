@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -71,10 +72,17 @@ TEST(MetricRegistry, CountProbeRowsAmongTheRows) {
   EXPECT_DOUBLE_EQ(value_of("ttft_ratio"), 2.5);
 }
 
+Measurement smallest() {
+  Measurement out;
+  out.ttft_ms = out.full_ttft_ms = 1e-3;
+  out.account.fresh = 1;
+  return out;
+}
+
 TEST(Measurements, ComeBackFromTheirRecordToTheLastBit) {
   Measurement measurement;
   measurement.key = {"squad", "q-1", "leadin", "epic", 0.15};
-  measurement.sample = "0123456789abcdef";
+  measurement.inputs = {.sample = "0123456789abcdef", .scorer = "fedcba9876543210"};
   measurement.answer = "a \"b\"\n\xC3\xA9";
   measurement.kl = 0.1 + 0.2;
   measurement.top1 = 1.0 / 3;
@@ -92,13 +100,14 @@ TEST(Measurements, ComeBackFromTheirRecordToTheLastBit) {
   const Measurement back = measurement_of(nlohmann::json::parse(line)).value_or(Measurement{});
 
   EXPECT_EQ(back.key, measurement.key);
+  EXPECT_EQ(back.inputs, measurement.inputs);
   EXPECT_EQ(back.account, measurement.account);
   EXPECT_EQ(back.kl, measurement.kl);
   EXPECT_EQ(record_of(back).dump(), line);
 }
 
 TEST(Measurements, RecordWithAFieldMissingOrOfAnotherTypeIsNone) {
-  const nlohmann::json whole = nlohmann::json::parse(record_of({}).dump());
+  const nlohmann::json whole = nlohmann::json::parse(record_of(smallest()).dump());
   ASSERT_TRUE(measurement_of(whole).has_value());
   for (const auto& [name, value] : whole.items()) {
     if (name == "kind") continue;  // what the reader of the file has looked at before
@@ -109,6 +118,24 @@ TEST(Measurements, RecordWithAFieldMissingOrOfAnotherTypeIsNone) {
     EXPECT_FALSE(measurement_of(other).has_value()) << name;
   }
   EXPECT_FALSE(measurement_of(nlohmann::json::array()).has_value());
+}
+
+// Metrics divide by times and tokens.
+TEST(Measurements, WhatCannotHaveBeenMeasuredIsNone) {
+  Measurement no_time = smallest(), no_full_time = smallest(), no_tokens = smallest(),
+              less_than_none = smallest(), too_many = smallest(), infinite = smallest();
+  no_time.ttft_ms = 0;
+  no_full_time.full_ttft_ms = -1;
+  no_tokens.account = {};
+  less_than_none.account = {.exact = -1, .fresh = 5};
+  too_many.account.exact = std::numeric_limits<int32_t>::max();
+  infinite.kl = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(is_sound(smallest()));
+  for (const Measurement& bad :
+       {no_time, no_full_time, no_tokens, less_than_none, too_many, infinite}) {
+    EXPECT_FALSE(is_sound(bad));
+    EXPECT_FALSE(measurement_of(nlohmann::json::parse(record_of(bad).dump())).has_value());
+  }
 }
 
 }  // namespace

@@ -132,18 +132,30 @@ void RunLog::check_config(const json& record) const {
                                ", ")));
 }
 
-bool RunLog::has(const RowKey& key, std::string_view sample_digest) const {
+bool RunLog::has(const RowKey& key, const RowInputs& inputs) const {
   const auto found = rows_.find(key);
   if (found == rows_.end()) return false;
-  if (found->second.sample != sample_digest) {
+  const RowInputs& there = found->second.inputs;
+  if (there.sample != inputs.sample) {
     refuse(path_, fmt::format("has rows of question {} of {} - its text, answers or passages have "
                               "changed since then",
                               quote(key.id), quote(key.task)));
+  }
+  if (there.scorer != inputs.scorer) {
+    refuse(path_, fmt::format("has rows of policy {} with another scorer ({} there, {} now)",
+                              key.policy, quote(there.scorer), quote(inputs.scorer)));
   }
   return true;
 }
 
 void RunLog::add(const Measurement& measurement) {
+  if (!is_sound(measurement)) {  // JSON would write null for it, and the next start refuse the file
+    const RowKey& key = measurement.key;
+    throw Error(ErrorCode::kModel,
+                fmt::format("question {} of {} under policy {} gives numbers that are not finite - "
+                            "the model file may be damaged - use another model or leave it out",
+                            quote(key.id), quote(key.task), key.policy));
+  }
   if (file_.is_open()) {
     append((has_header_ ? std::string() : header_line(header_)) + dump(record_of(measurement)));
     has_header_ = true;

@@ -33,12 +33,12 @@ class RunLog {
   // program writes to it.
   RunLog(std::filesystem::path file, RunHeader header);
 
-  // Whether there is such a row. Throws Error(kInvalidRequest) when it was measured on another
-  // sample of that id.
-  bool has(const RowKey& key, std::string_view sample_digest) const;
+  // Whether there is such a row. Throws Error(kInvalidRequest) when it was measured on other
+  // inputs, naming which.
+  bool has(const RowKey& key, const RowInputs& inputs) const;
 
-  // Writes the row as a whole line. Throws Error(kIo) when the system refuses; the rows that were
-  // there stay.
+  // Writes the row as a whole line. Throws Error(kModel) for one that is not sound, and Error(kIo)
+  // when the system refuses; the rows that were there stay.
   void add(const Measurement& measurement);
 
   const std::map<RowKey, Measurement>& rows() const { return rows_; }

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -20,10 +21,12 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
+const RowInputs kInputs = {.sample = "digest", .scorer = "small"};
+
 Measurement measurement(const std::string& id, const std::string& policy, double kl = 0.5) {
   Measurement o;
   o.key = {"squad", id, "leadin", policy, 0.15};
-  o.sample = "digest";
+  o.inputs = kInputs;
   o.answer = "the answer";
   o.kl = kl;
   o.ttft_ms = o.full_ttft_ms = 1;
@@ -70,11 +73,11 @@ TEST_F(RunLogFile, RowsComeBack) {
 
   EXPECT_EQ(log.rows().size(), 2U);
   EXPECT_EQ(log.rows().at(measurement("a", "epic").key).kl, 0.25);
-  EXPECT_TRUE(log.has(measurement("b", "epic").key, "digest"));
-  EXPECT_FALSE(log.has(measurement("b", "reuse").key, "digest"));
+  EXPECT_TRUE(log.has(measurement("b", "epic").key, kInputs));
+  EXPECT_FALSE(log.has(measurement("b", "reuse").key, kInputs));
   RowKey other = measurement("b", "epic").key;
   other.ratio = 0.3;
-  EXPECT_FALSE(log.has(other, "digest"));
+  EXPECT_FALSE(log.has(other, kInputs));
 }
 
 TEST_F(RunLogFile, EverySessionThatAddsRowsIsHeadedByItsOwnRecord) {
@@ -117,7 +120,7 @@ TEST_F(RunLogFile, CutAnywhereLosesNoMoreThanTheLastLine) {
       ASSERT_EQ(log.rows().size(), n_whole == 0 ? 0 : n_whole - 1) << "cut at " << n;
       ASSERT_EQ(n_lines(), n_whole) << "cut at " << n;
       for (const char* id : {"a", "b", "c"}) {
-        if (!log.has(measurement(id, "epic").key, "digest")) log.add(measurement(id, "epic"));
+        if (!log.has(measurement(id, "epic").key, kInputs)) log.add(measurement(id, "epic"));
       }
     }
     ASSERT_EQ(RunLog(file_, header()).rows().size(), 3U) << "cut at " << n;
@@ -156,8 +159,36 @@ TEST_F(RunLogFile, RowsOfAQuestionThatHasChangedAreRefused) {
   RunLog log(file_, header());
   log.add(measurement("a", "epic"));
 
-  EXPECT_THROW(log.has(measurement("a", "epic").key, "another"), Error);
-  EXPECT_FALSE(log.has(measurement("b", "epic").key, "another"));
+  EXPECT_THROW(log.has(measurement("a", "epic").key, {"another", "small"}), Error);
+  EXPECT_FALSE(log.has(measurement("b", "epic").key, {"another", "small"}));
+}
+
+TEST_F(RunLogFile, RowsOfAnotherScorerAreRefusedByName) {
+  RunLog log(file_, header());
+  log.add(measurement("a", "speccache"));
+
+  try {
+    log.has(measurement("a", "speccache").key, {"digest", "smaller"});
+    FAIL() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidRequest);
+    EXPECT_THAT(error.what(), HasSubstr("speccache with another scorer ('small' there, 'smaller'"));
+  }
+}
+
+TEST_F(RunLogFile, RowThatIsNotFiniteIsAnErrorAndIsNotWritten) {
+  RunLog log(file_, header());
+  log.add(measurement("a", "epic"));
+  const std::string before = text();
+  try {
+    log.add(measurement("b", "epic", std::numeric_limits<double>::quiet_NaN()));
+    FAIL() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kModel);
+    EXPECT_THAT(error.what(), HasSubstr("'b'"));
+  }
+  EXPECT_EQ(text(), before);
+  EXPECT_EQ(log.rows().size(), 1U);
 }
 
 TEST_F(RunLogFile, SecondWriterIsRefused) {
@@ -191,7 +222,7 @@ TEST_F(RunLogFile, RowThatDoesNotFitIsTakenBackAndSaid) {
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(text(), before);
-  EXPECT_FALSE(log.has(measurement("b", "epic").key, "digest"));
+  EXPECT_FALSE(log.has(measurement("b", "epic").key, kInputs));
   log.add(measurement("b", "epic"));
   EXPECT_EQ(n_lines(), 3U);
 }
@@ -199,7 +230,7 @@ TEST_F(RunLogFile, RowThatDoesNotFitIsTakenBackAndSaid) {
 TEST(RunLogInMemory, KeepsRowsWithoutAFile) {
   RunLog log;
   log.add(measurement("a", "epic"));
-  EXPECT_TRUE(log.has(measurement("a", "epic").key, "digest"));
+  EXPECT_TRUE(log.has(measurement("a", "epic").key, kInputs));
 }
 
 TEST(ConfigDigest, DoesNotDependOnTheOrderOfFields) {

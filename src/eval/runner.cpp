@@ -13,12 +13,14 @@
 #include "base/text_util.h"
 #include "engine/compare.h"
 #include "eval/metrics.h"
-#include "eval/reference_cache.h"
 
 namespace tessera {
 namespace {
 
 constexpr uint64_t kReferenceFormat = 1;
+// A policy that is measured needs its passages in the store, and those are read before they count.
+// What is damaged is found only by reading, hence a second try.
+constexpr int kPrepareTries = 2;
 
 // Rows of one sample in the order in which they are measured: full prefill, then all of an anchor.
 std::vector<RowKey> rows_of(const EvalPlan& plan, const std::string& task, const Sample& sample) {
@@ -44,14 +46,23 @@ uint64_t seed_for(const std::string& id, uint64_t seed) {
   return out;
 }
 
-std::vector<int32_t> prompt_ids(const PromptBuilder& prompts, const Sample& sample) {
-  std::vector<int32_t> ids = prompts.preamble_ids();
-  const auto add = [&ids](const std::vector<int32_t>& more) {
-    ids.insert(ids.end(), more.begin(), more.end());
-  };
-  for (const PassageText& p : sample.passages) add(prompts.chunk_ids(p.title, p.text));
-  add(prompts.query_ids(sample.question));
-  return ids;
+Request request_of(const Sample& sample, const EvalPlan& plan) {
+  Request out;
+  out.passages = sample.passages;
+  out.question = sample.question;
+  out.max_tokens = plan.max_tokens;
+  return out;
+}
+
+// 16 hex digits that tell one scorer from another; empty for none.
+std::string scorer_digest(const Scorer* scorer) {
+  constexpr size_t kDigits = 16;
+  if (scorer == nullptr) return "";
+  const KvDomain& domain = scorer->context().domain();
+  Sha256 hash;
+  hash.field("model", domain.model_digest);
+  hash.field("weight types", domain.weight_types);
+  return to_hex(hash.digest()).substr(0, kDigits);
 }
 
 struct Answered {
@@ -61,19 +72,36 @@ struct Answered {
   double gold_nll = 0;
 };
 
+// What the questions of a run share.
+struct Shared {
+  Engine& engine;
+  Scorer* scorer;
+  const EvalPlan& plan;
+  const std::stop_token& stop;
+  ReferenceCache references;
+  std::string scorer_digest;
+  bool is_warm = false;  // full prefill has run in this process
+};
+
 // One question under each policy of the plan.
 class SampleRun {
  public:
-  SampleRun(Engine& engine, const EvalPlan& plan, const std::stop_token& stop, const Sample& sample)
-      : engine_(engine), plan_(plan), stop_(stop), sample_(sample), digest_(sample_digest(sample)) {
-    gold_ = engine.prompts().text_ids(" " + sample.answers.front());
+  SampleRun(Shared& shared, const Sample& sample)
+      : shared_(shared),
+        engine_(shared.engine),
+        plan_(shared.plan),
+        stop_(shared.stop),
+        sample_(sample),
+        digest_(sample_digest(sample)),
+        request_(request_of(sample, shared.plan)) {
+    gold_ = engine_.prompts().text_ids(" " + sample.answers.front());
     gold_.resize(std::min(gold_.size(), static_cast<size_t>(kCompareTokens)));
-    request_.passages = sample.passages;
-    request_.question = sample.question;
-    request_.max_tokens = plan.max_tokens;
   }
 
-  const std::string& digest() const { return digest_; }
+  RowInputs inputs(const std::string& policy) const {
+    const bool is_scored = Engine::needs_scorer(policy, plan_.policy_options);
+    return {digest_, is_scored ? shared_.scorer_digest : ""};
+  }
 
   Measurement run(const RowKey& key) {
     const FullPrefill& full = reference();
@@ -123,7 +151,7 @@ class SampleRun {
   Measurement scored(const RowKey& key, const std::string& answer) const {
     Measurement out;
     out.key = key;
-    out.sample = digest_;
+    out.inputs = inputs(key.policy);
     out.answer = answer;
     out.f1 = token_f1(answer, sample_.answers);
     out.exact_match = is_exact_match(answer, sample_.answers) ? 1 : 0;
@@ -144,11 +172,16 @@ class SampleRun {
   }
 
   FullPrefill full_prefill() {
-    const ReferenceCache cache(plan_.reference_dir);
-    const std::string key = reference_key();
-    if (std::optional<FullPrefill> kept = cache.find(key, n_vocab())) return std::move(*kept);
+    const std::vector<int32_t> ids = engine_.prompt_of(request_).ids;
+    const auto n_room = engine_.n_ctx() - static_cast<int32_t>(ids.size());
+    const std::string key = reference_key(ids, n_room);
+    if (std::optional<FullPrefill> kept = shared_.references.find(key, {n_vocab(), n_room}))
+      return std::move(*kept);
     Request request = request_;
     request.policy = kFullPolicy;
+    // The first of a process waits for memory and the weights: it is not counted.
+    if (!shared_.is_warm) engine_.prefill(request, stop_);
+    shared_.is_warm = true;
     Answered answered = measure(request, nullptr);
     FullPrefill out;
     out.answer = std::move(answered.answer.text);
@@ -157,18 +190,15 @@ class SampleRun {
     out.gold_nll = answered.gold_nll;
     out.ttft_ms = answered.answer.timings.ttft_ms();
     out.n_prompt_tokens = answered.answer.account.total();
-    cache.put(key, out);  // a refusal is logged, and costs only the next run
+    shared_.references.put(key, out);  // a refusal is logged, and costs only the next run
     return out;
   }
 
   // Hex, over everything that decides what full prefill says, and how fast.
-  std::string reference_key() const {
+  std::string reference_key(const std::vector<int32_t>& ids, int32_t n_room) const {
     const KvDomain& domain = engine_.domain();
-    const std::vector<int32_t> ids = prompt_ids(engine_.prompts(), sample_);
     // Where the context ends early the answer does too.
-    const auto n_ctx = static_cast<size_t>(engine_.n_ctx());
-    const size_t room = n_ctx - std::min(n_ctx, ids.size());
-    const auto n_wanted = static_cast<size_t>(plan_.max_tokens + kCompareTokens);
+    const int32_t n_useful = std::min(n_room, plan_.max_tokens + kCompareTokens);
     Sha256 hash;
     hash.field("format", kReferenceFormat);
     hash.field("model", domain.model_digest);
@@ -177,40 +207,54 @@ class SampleRun {
     hash.field("rope", domain.rope);
     hash.field("machine", plan_.machine);
     hash.field("max tokens", static_cast<uint64_t>(plan_.max_tokens));
-    hash.field("room", std::min(room, n_wanted));
+    hash.field("room", static_cast<uint64_t>(n_useful));
     hash.field("prompt", std::as_bytes(std::span(ids)));
     hash.field("gold", std::as_bytes(std::span(gold_)));
     return to_hex(hash.digest());
   }
 
   // Makes the KV of the passages, and reads it once: without that the policy that comes first would
-  // pay for the disk. What is damaged on the disk is found only by reading, hence the second try.
+  // pay for the disk.
   void prepare(Request request) {
+    if (prepared_.empty()) prepare_scorer(request);  // which knows of no anchors
     request.policy = "reuse";
-    for (int tries = 0; tries < 2; ++tries) {
+    for (int tries = 0; tries < kPrepareTries; ++tries) {
       build(engine_.anchor(request.anchor));
       const Prefilled warm = engine_.prefill(request, stop_);
       const auto is_missed = [](const Segment& s) {
         const bool is_stored = s.kind == SegmentKind::kPreamble || s.kind == SegmentKind::kChunk;
         return is_stored && s.match == Match::kMiss;
       };
-      if (std::ranges::none_of(warm.plan.segments, is_missed)) return rate(request);
+      if (std::ranges::none_of(warm.plan.segments, is_missed)) return;
     }
-    throw Error(ErrorCode::kIo,
-                fmt::format("the KV of a passage of question {} is not in the store - it could not "
-                            "be kept, and every policy would be measured without it - make room "
-                            "on the disk, raise --disk-limit or run 'tessera cache verify'",
-                            quote(sample_.id)));
+    fail_to_keep("KV");
   }
 
-  // Scores that are kept from indexing on are made here, or the first question would pay for them.
-  void rate(Request request) {
+  // The same for what indexing makes with the scorer.
+  void prepare_scorer(const Request& request) {
+    Scorer* scorer = shared_.scorer;
+    if (scorer == nullptr) return;  // the engine refuses the policies that need one
     for (const std::string& policy : plan_.policies) {
       const auto made = make_policy(policy, request.policy_options);
-      if (made->evidence() != Evidence::kStoredScorerNorms) continue;
-      request.policy = policy;
-      engine_.prefill(request, stop_);
+      const Evidence evidence = made->evidence();
+      const bool has_kv = evidence == Evidence::kScorerAttention && scorer->context().store();
+      for (int tries = 0; tries < kPrepareTries; ++tries) {
+        for (const PassageText& p : sample_.passages) {
+          if (scorer->build(p, evidence, made->layers(), stop_) == Scorer::Outcome::kNotStored)
+            fail_to_keep("scorer's part");
+        }
+        if (!has_kv) break;
+        scorer->read(request, evidence, made->layers(), stop_);
+      }
     }
+  }
+
+  [[noreturn]] void fail_to_keep(std::string_view what) const {
+    throw Error(ErrorCode::kIo,
+                fmt::format("the {} of a passage of question {} is not in the store - it could not "
+                            "be kept, and policies would be measured without it - make room "
+                            "on the disk, raise --disk-limit or run 'tessera cache verify'",
+                            what, quote(sample_.id)));
   }
 
   void build(const Anchor& anchor) {
@@ -222,16 +266,43 @@ class SampleRun {
 
   int32_t n_vocab() const { return engine_.decoder().config().n_vocab; }
 
+  Shared& shared_;
   Engine& engine_;
   const EvalPlan& plan_;
   const std::stop_token& stop_;
   const Sample& sample_;
   std::string digest_;
-  std::vector<int32_t> gold_;
   Request request_;
+  std::vector<int32_t> gold_;
   std::optional<FullPrefill> full_;
   std::string prepared_;  // the anchor whose chunks are in the store and were read
 };
+
+// One question that does not fit must not cost a run that has gone on for hours.
+void check_lengths(const Engine& engine, const Scorer* scorer, const EvalPlan& plan) {
+  const bool has_reader = std::ranges::any_of(plan.policies, [&](const std::string& policy) {
+    const Evidence evidence = make_policy(policy, plan.policy_options)->evidence();
+    return is_of_scorer(evidence) && evidence != Evidence::kStoredScorerNorms;
+  });
+  const auto check = [](const std::string& whose, const char* options, const auto& assemble) {
+    try {
+      assemble();
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{} - {} ({}), or leave the question out", whose,
+                                            error.what(), options));
+    }
+  };
+  for (const EvalSet& set : plan.sets) {
+    for (const Sample& sample : set.samples) {
+      const Request request = request_of(sample, plan);
+      const std::string whose = fmt::format("question {} of {}", quote(sample.id), quote(set.task));
+      check(whose, "--passages, --ctx", [&] { engine.prompt_of(request); });
+      if (!has_reader || scorer == nullptr) continue;
+      check(whose + " in the scorer", "--passages",
+            [&] { scorer->context().assemble(request, nullptr); });
+    }
+  }
+}
 
 }  // namespace
 
@@ -245,14 +316,22 @@ std::set<RowKey> planned_rows(const EvalPlan& plan) {
   return out;
 }
 
-bool run_eval(Engine& engine, const EvalPlan& plan, RunLog& log, const EvalHooks& hooks) {
+bool run_eval(Engine& engine, Scorer* scorer, const EvalPlan& plan, RunLog& log,
+              const EvalHooks& hooks) {
+  check_lengths(engine, scorer, plan);
+  Shared shared = {.engine = engine,
+                   .scorer = scorer,
+                   .plan = plan,
+                   .stop = hooks.stop,
+                   .references = {plan.reference_dir, plan.reference_limit_bytes},
+                   .scorer_digest = scorer_digest(scorer)};
   size_t n_done = 0;
   const auto run_sample = [&](const std::string& task, const Sample& sample) {
-    SampleRun run(engine, plan, hooks.stop, sample);
+    SampleRun run(shared, sample);
     for (const RowKey& key : rows_of(plan, task, sample)) {
       if (hooks.stop.stop_requested())
         throw Error(ErrorCode::kCancelled, fmt::format("cancelled after {} rows", n_done));
-      if (!log.has(key, run.digest())) log.add(run.run(key));
+      if (!log.has(key, run.inputs(key.policy))) log.add(run.run(key));
       ++n_done;
       if (hooks.progress) hooks.progress(n_done, key);
     }

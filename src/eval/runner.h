@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "eval/reference_cache.h"
 #include "eval/run_log.h"
 #include "eval/sample.h"
 
@@ -32,8 +33,9 @@ struct EvalPlan {
   int32_t max_tokens = 32;
   uint64_t seed = 0;                    // of the policies that draw at random
   std::filesystem::path reference_dir;  // where full prefill's answers are kept; empty: nowhere
-  // What the numbers of full prefill depend on besides model and prompt: machine, threads, weight
-  // layout. An answer of another one is not taken from the folder.
+  uint64_t reference_limit_bytes = kReferenceLimitBytes;
+  // What the numbers of full prefill depend on besides model and prompt: build, machine, threads,
+  // weight layout. An answer of another one is not taken from the folder.
   std::string machine;
 };
 
@@ -47,9 +49,12 @@ struct EvalHooks {
 };
 
 // Measures the rows of the plan that `log` lacks, question by question; each is added when it is
-// done. False when a stop was asked for before the end. The engine needs a store. Throws what the
-// engine throws for a request that it refuses (a prompt longer than the context, an unknown
-// policy), Error(kIo) when the KV of a passage cannot be stored, and what RunLog throws.
-bool run_eval(Engine& engine, const EvalPlan& plan, RunLog& log, const EvalHooks& hooks = {});
+// done. False when a stop was asked for before the end. The engine needs a store. `scorer`: the
+// engine's, null where it has none. Throws Error(kInvalidRequest) naming the question, before any
+// is measured, when one is longer than the context; what the engine throws for a request that it
+// refuses (an unknown policy); Error(kIo) when the KV of a passage cannot be stored; and what
+// RunLog throws.
+bool run_eval(Engine& engine, Scorer* scorer, const EvalPlan& plan, RunLog& log,
+              const EvalHooks& hooks = {});
 
 }  // namespace tessera

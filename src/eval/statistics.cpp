@@ -6,20 +6,13 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "eval/metrics.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kTail = 0.025;  // on each side of a 95% interval
-
-// An index below `n`, without bias. std::uniform_int_distribution differs between libraries.
-uint32_t draw_below(std::mt19937_64& random, size_t n) {
-  const uint64_t limit = std::mt19937_64::max() - std::mt19937_64::max() % n;
-  uint64_t drawn = random();
-  while (drawn >= limit) drawn = random();
-  return static_cast<uint32_t>(drawn % n);
-}
 
 double value_of(Statistic statistic, const std::vector<double>& values) {
   if (statistic == Statistic::kMedian) return median(values);
@@ -32,7 +25,7 @@ Resamples::Resamples(size_t n_questions, size_t n_resamples, uint64_t seed)
     : n_questions_(n_questions), drawn_(n_questions * n_resamples) {
   CHECK(n_questions > 0 && n_resamples > 0);
   std::mt19937_64 random(seed);
-  for (uint32_t& index : drawn_) index = draw_below(random, n_questions);
+  for (uint32_t& index : drawn_) index = static_cast<uint32_t>(draw_below(random, n_questions));
 }
 
 Estimate estimate(std::span<const double> values, Statistic statistic, const Resamples& resamples) {

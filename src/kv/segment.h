@@ -13,6 +13,15 @@ struct TokenRange {
   int32_t size() const { return end - begin; }
 };
 
+// Half-open range of a model's layers, [begin, end), counted from 0.
+struct LayerRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+  int32_t size() const { return end - begin; }
+  bool empty() const { return end <= begin; }
+  bool holds(int32_t layer) const { return layer >= begin && layer < end; }
+};
+
 enum class SegmentKind { kPreamble, kChunk, kText, kQuery };
 
 // How the KV of a segment was found. kExact: it was computed behind the very tokens that stand

@@ -55,6 +55,7 @@ void check_rows(const ModelConfig& c, const SequenceRows& s, bool reads_tokens) 
   for (const int32_t token : s.tokens) CHECK(token >= 0 && token < c.n_vocab);
   CHECK(s.last_keys.empty() || s.last_keys.size() == s.positions.size());
   for (size_t i = 0; i < s.last_keys.size(); ++i) CHECK(s.last_keys[i] >= s.positions[i]);
+  CHECK(std::is_sorted(s.last_keys.begin(), s.last_keys.end()));
   CHECK(s.last_key() < s.kv->n_slots());
   size_t next = 0;  // every key that attention will read has KV, or gets it in this step
   for (int32_t position = 0; position <= s.last_key(); ++position) {

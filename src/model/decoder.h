@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kv/chunk.h"
+#include "kv/segment.h"
 #include "model/model.h"
 #include "model/working_kv.h"
 
@@ -32,13 +33,6 @@ struct SequenceRows {
   // position.
   std::span<const int32_t> last_keys = {};
   int32_t last_key() const { return last_keys.empty() ? positions.back() : last_keys.back(); }
-};
-
-struct LayerRange {
-  int32_t begin = 0;
-  int32_t end = 0;
-  bool empty() const { return end <= begin; }
-  bool holds(int32_t layer) const { return layer >= begin && layer < end; }
 };
 
 // ggml picks its kernels by the number of rows, and they round differently (GGML.md T1 to T3).

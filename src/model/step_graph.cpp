@@ -33,7 +33,7 @@ int32_t whole_tiles(int32_t n_rows, int32_t n_heads, int32_t n_threads) {
   const int32_t chunks = 4 * n_threads;
   const int32_t group = kFlashQueryRows * chunks / std::gcd(kFlashQueryRows * chunks, n_heads);
   const int32_t padded = round_up(n_rows, group);
-  return padded - n_rows <= n_rows / 4 ? padded : std::max(n_rows, kFlashQueryRows);
+  return std::max(padded - n_rows <= n_rows / 4 ? padded : n_rows, kFlashQueryRows);
 }
 
 // An input that no node of this step's graph reads (a window's mask when only other layers run)
@@ -79,7 +79,7 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
 StepGraph::StepGraph(const Model::State& model, StepShape shape)
     : model_(model), shape_(std::move(shape)) {
   const size_t per_layer =
-      64 + static_cast<size_t>(2 * model.config.n_heads) + 16 * shape_.sequences.size();
+      64 + static_cast<size_t>(2 * model.config.n_heads) + 20 * shape_.sequences.size();
   const size_t n_nodes = 256 + per_layer * static_cast<size_t>(model.config.n_layers + 1);
   context_.reset(ggml_init(
       {.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),

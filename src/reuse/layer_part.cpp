@@ -42,7 +42,7 @@ LayerPart layer_part(std::string_view text) {
                           quote(text)));
 }
 
-TokenRange layers_of(const LayerPart& part, int32_t n_layers) {
+LayerRange layers_of(const LayerPart& part, int32_t n_layers) {
   if (part.first < 0) {
     // 1/3 of 30 must not become 9 by rounding.
     const auto n = static_cast<int32_t>(std::floor(part.share * n_layers + 1e-6));

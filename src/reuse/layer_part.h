@@ -19,6 +19,6 @@ LayerPart layer_part(std::string_view text);
 
 // The layers [begin, end) of a model of `n_layers`. Throws Error(kInvalidRequest) for numbers that
 // it does not have.
-TokenRange layers_of(const LayerPart& part, int32_t n_layers);
+LayerRange layers_of(const LayerPart& part, int32_t n_layers);
 
 }  // namespace tessera

@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 void expect_layers(std::string_view text, int32_t n_layers, int32_t begin, int32_t end) {
-  const TokenRange got = layers_of(layer_part(text), n_layers);
+  const LayerRange got = layers_of(layer_part(text), n_layers);
   EXPECT_EQ(got.begin, begin) << text << " of " << n_layers;
   EXPECT_EQ(got.end, end) << text << " of " << n_layers;
 }

@@ -33,7 +33,8 @@ std::vector<double> normalised(std::span<const float> value, std::span<const int
   std::sort(sorted.begin(), sorted.end());
   const auto last = static_cast<double>(sorted.size() - 1);
   const double low = sorted.front();
-  const double high = sorted[static_cast<size_t>(std::floor(clip_quantile * last + 1e-6))];
+  const float clipped = sorted[static_cast<size_t>(std::floor(clip_quantile * last + 1e-6))];
+  const double high = clipped > low ? clipped : sorted.back();  // no scale is left below it
   std::vector<double> out(value.size(), 0.0);
   if (!(high > low)) return out;  // all alike: one span after the other
   for (const int32_t token : tokens) {
@@ -124,6 +125,9 @@ std::vector<float> span_preference(std::span<const float> value, std::span<const
   const auto n = std::min(order.size(), static_cast<size_t>(std::max(0, n_seeds)));
   const Completed set =
       complete(value, std::span(order).first(n), spans_of(score, runs, options), options.cover);
+  // The larger set is what was completed and no more: where no span is, it is the budget's.
+  if (options.reading == SpanReading::kLarger)
+    std::erase_if(order, [&](int32_t token) { return !set.is_chosen[static_cast<size_t>(token)]; });
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
     const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
     if (set.is_chosen[i] != set.is_chosen[j]) return bool(set.is_chosen[i]);

@@ -1,5 +1,5 @@
 #pragma once
-// Span completion of SpecCache (its section 4.2; DESIGN.md section 6.1, step 3): neighbours with
+// Span completion of SpecCache (its section 2.3; DESIGN.md section 6.1, step 3): neighbours with
 // like scores form a span, and a span that is mostly chosen is chosen whole. Pure.
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@ enum class SpanReading {
   kNone,     // no completion: the highest scores
   kLiteral,  // at most the budget, cut by score: which gives back the highest scores
   kSeeded,   // 0.85 of the budget by score, completed, then filled or cut by the mean of the span
-  kLarger,   // the highest scores, completed, up to 1.2 times the budget
+  kLarger,   // the highest scores, completed, at most 1.2 times the budget
 };
 
 struct SpanOptions {
@@ -30,8 +30,9 @@ struct SpanOptions {
 int32_t span_limit(const SpanOptions& options, int32_t budget);
 
 // Which of the scorer's tokens to prefer: one value per token, higher is sooner, 0 for tokens that
-// stand in none of `runs`. `runs` are the candidates, ascending: tokens of one run are neighbours
-// in the text. `budget` counts tokens of the scorer.
+// stand in none of `runs` and, under kLarger, for those that must not be chosen. `runs` are the
+// candidates, ascending: tokens of one run are neighbours in the text. `budget` counts tokens of
+// the scorer.
 std::vector<float> span_preference(std::span<const float> value, std::span<const TokenRange> runs,
                                    int32_t budget, const SpanOptions& options);
 

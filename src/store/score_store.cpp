@@ -5,35 +5,46 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/sqlite.h"
+#include "kv/chunk_format.h"
 
 namespace tessera {
 namespace {
 
 constexpr uint64_t kKeyVersion = 1;
 
-// Per token the end of its bytes, u32, and its score, f32; then XXH3-64 of both. Little-endian.
-std::vector<std::byte> encode(const ChunkScores& scores) {
+// Of the key too: a record that came under another key is damaged.
+uint64_t checksum(const ChunkKey& key, std::span<const std::byte> payload) {
+  std::vector<std::byte> all(key.digest.begin(), key.digest.end());
+  all.insert(all.end(), payload.begin(), payload.end());
+  return xxh3_64(all);
+}
+
+// docs/CHUNK_FORMAT.md, "Scores of chunks".
+std::vector<std::byte> encode(const ChunkKey& key, const ChunkScores& scores) {
   const size_t n = scores.value.size();
+  CHECK(scores.bytes.size() == n);
   std::vector<uint32_t> ends;
   ends.reserve(n);
   for (const TokenRange& r : scores.bytes) ends.push_back(static_cast<uint32_t>(r.end));
   std::vector<std::byte> out(8 * n + sizeof(uint64_t));
   std::memcpy(out.data(), ends.data(), 4 * n);
   std::memcpy(out.data() + 4 * n, scores.value.data(), 4 * n);
-  const uint64_t sum = xxh3_64(std::span(out).first(8 * n));
+  const uint64_t sum = checksum(key, std::span(out).first(8 * n));
   std::memcpy(out.data() + 8 * n, &sum, sizeof(sum));
   return out;
 }
 
-std::optional<ChunkScores> decode(std::span<const std::byte> record) {
+std::optional<ChunkScores> decode(const ChunkKey& key, std::span<const std::byte> record) {
   if (record.size() < sizeof(uint64_t) || record.size() % 8 != 0) return std::nullopt;
   const size_t n = record.size() / 8 - 1;
   uint64_t sum = 0;
   std::memcpy(&sum, record.data() + 8 * n, sizeof(sum));
-  if (sum != xxh3_64(record.first(8 * n))) return std::nullopt;
+  if (sum != checksum(key, record.first(8 * n))) return std::nullopt;
   std::vector<uint32_t> ends(n);
   ChunkScores out;
   out.value.resize(n);
@@ -66,7 +77,7 @@ ChunkKey score_key(const ScoreContext& context, std::string_view chunk_text) {
   hash.field("tokenizer", context.scorer.tokenizer_digest);
   hash.field("rope", context.scorer.rope);
   hash.field("kind", context.kind);
-  hash.field("anchor", std::as_bytes(context.anchor_ids));
+  hash.field("anchor", bytes_of_ids(context.anchor_ids));
   hash.field("text", chunk_text);
   return {hash.digest()};
 }
@@ -86,8 +97,7 @@ bool ScoreStore::guarded(Work work) {
 
 ScoreStore::ScoreStore(const std::filesystem::path& file) {
   try {
-    std::error_code ignored;
-    std::filesystem::create_directories(file.parent_path(), ignored);
+    make_private_dir(file.parent_path());
     auto database = std::make_unique<Database>(file);
     database->execute("PRAGMA journal_mode = WAL");
     database->execute("PRAGMA synchronous = NORMAL");
@@ -111,7 +121,7 @@ std::optional<ChunkScores> ScoreStore::find(const ChunkKey& key) {
   });
   std::optional<ChunkScores> out;
   if (!record.empty()) {
-    out = decode(record);
+    out = decode(key, record);
     if (!out) ++counted_.corrupt;
   }
   ++(out ? counted_.hits : counted_.misses);
@@ -121,7 +131,7 @@ std::optional<ChunkScores> ScoreStore::find(const ChunkKey& key) {
 bool ScoreStore::put(const ChunkKey& key, const ChunkScores& scores) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
-  const std::vector<std::byte> record = encode(scores);
+  const std::vector<std::byte> record = encode(key, scores);
   return guarded([&](Database& database) {
     Statement insert(database, "INSERT OR REPLACE INTO score (key, record) VALUES (?, ?)");
     insert.bind(1, name).bind(2, std::span<const std::byte>(record)).run();
@@ -149,11 +159,6 @@ ScoreStore::Stats ScoreStore::stats() {
     out.bytes = static_cast<uint64_t>(count.integer(1));
   });
   return out;
-}
-
-bool ScoreStore::clear() {
-  const std::lock_guard lock(mutex_);
-  return guarded([](Database& database) { database.execute("DELETE FROM score"); });
 }
 
 }  // namespace tessera

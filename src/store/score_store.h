@@ -3,13 +3,12 @@
 // its KV, so all of it lies in one SQLite file, without a limit.
 //
 // A fault is a miss and is counted, as in a tier. Thread-safe.
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -21,8 +20,8 @@ class Database;
 
 // Of one chunk, one value per token of the scorer.
 struct ChunkScores {
-  std::vector<TokenRange> bytes;  // of the chunk's text, ascending, without gaps
-  std::vector<float> value;
+  std::vector<TokenRange> bytes;  // [tokens], of the chunk's text, ascending, without gaps
+  std::vector<float> value;       // [tokens]
   bool operator==(const ChunkScores&) const;
 };
 
@@ -52,7 +51,6 @@ class ScoreStore {
     uint64_t entries = 0, bytes = 0;
   };
   Stats stats();
-  bool clear();  // false: not all is gone
 
  private:
   template <typename Work>

@@ -76,12 +76,16 @@ TEST_F(ScoreStoreTest, FileThatIsNoDatabaseServesNothingAndEndsNothing) {
   EXPECT_GE(store.stats().errors, 1U);
 }
 
-TEST_F(ScoreStoreTest, ClearLeavesNothing) {
+TEST_F(ScoreStoreTest, RecordUnderAnotherKeyIsAMiss) {
+  ScoreStore(file()).put(key_, some_scores());
+  const ChunkKey other = store_testing::key_number(2);
+  {
+    Database database(file());
+    database.execute("UPDATE score SET key = '" + other.hex() + "'");
+  }
   ScoreStore store(file());
-  store.put(key_, some_scores());
-  EXPECT_TRUE(store.clear());
-  EXPECT_FALSE(store.contains(key_));
-  EXPECT_EQ(store.stats().bytes, 0U);
+  EXPECT_FALSE(store.find(other));
+  EXPECT_EQ(store.stats().corrupt, 1U);
 }
 
 TEST(ScoreKey, DependsOnEverythingTheScoresDependOn) {

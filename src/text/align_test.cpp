@@ -32,6 +32,8 @@ TEST(Align, TokenOfNoBytesSharesNone) {
   expect_equal(overlapping_tokens(Ranges{{0, 2}, {2, 2}, {2, 4}}, Ranges{{0, 1}, {1, 3}, {3, 4}}),
                {{0, 2}, {1, 1}, {1, 3}});
   expect_equal(overlapping_tokens(Ranges{{0, 4}}, Ranges{{0, 2}, {2, 2}, {2, 4}}), {{0, 3}});
+  expect_equal(overlapping_tokens(Ranges{{0, 2}, {2, 4}}, Ranges{{0, 2}, {2, 2}, {2, 4}}),
+               {{0, 2}, {2, 3}});
   EXPECT_TRUE(overlapping_tokens(Ranges{}, Ranges{{0, 1}}).empty());
   expect_equal(overlapping_tokens(Ranges{{0, 1}}, Ranges{}), {{0, 0}});
 }

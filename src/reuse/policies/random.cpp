@@ -3,18 +3,11 @@
 #include <random>
 #include <utility>
 
+#include "base/random.h"
 #include "reuse/policy.h"
 
 namespace tessera {
 namespace {
-
-// An index below `n`, without bias. std::uniform_int_distribution differs between libraries.
-size_t draw_below(std::mt19937_64& random, size_t n) {
-  const uint64_t limit = std::mt19937_64::max() - std::mt19937_64::max() % n;
-  uint64_t drawn = random();
-  while (drawn >= limit) drawn = random();
-  return static_cast<size_t>(drawn % n);
-}
 
 class Random : public ReusePolicy {
  public:

@@ -1,4 +1,4 @@
-// SpecCache (section 4; DESIGN.md section 6.1): the tokens whose hidden states in a small scorer
+// SpecCache (section 2; DESIGN.md section 6.1): the tokens whose hidden states in a small scorer
 // model are longest, by runs of neighbours. The choice is made among the scorer's tokens and
 // carried over to those of the target that share a byte with them.
 #include <algorithm>
@@ -47,10 +47,13 @@ class SpecCache : public ReusePolicy {
         span_preference(scores.value, runs, recompute_budget(options_.recompute_ratio, n_units),
                         options_.spans),
         scores.covers};
-    const int32_t budget =
-        span_limit(options_.spans, recompute_budget(options_.recompute_ratio, n_loaded));
-    return highest_positions(segments, position_scores(segments, preferred),
-                             std::min(budget, n_loaded));
+    const std::vector<float> of_positions = position_scores(segments, preferred);
+    const int32_t budget = recompute_budget(options_.recompute_ratio, n_loaded);
+    // Above the budget only what was completed.
+    const auto n_preferred = static_cast<int32_t>(
+        std::count_if(of_positions.begin(), of_positions.end(), [](float p) { return p > 0; }));
+    const int32_t n = std::max(budget, std::min(span_limit(options_.spans, budget), n_preferred));
+    return highest_positions(segments, of_positions, std::min(n, n_loaded));
   }
 
  private:

@@ -74,7 +74,7 @@ Context read_passages(const std::string& file) {
   json root;
   try {
     root = json::parse(begin, begin + bytes->size());
-  } catch (const json::parse_error& error) {
+  } catch (const json::exception& error) {
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("{} is not JSON - {} - give an array of passages", file, error.what()));
   }

@@ -329,9 +329,11 @@ void add_question_options(CLI::App& app, EvalOptions& o) {
   app.add_option("--split", o.split, "Which file of each task: STEM.SPLIT.jsonl")
       ->capture_default_str();
   app.add_option("--file", o.files, "JSONL file of questions, a task of its own; may be repeated");
-  app.add_option("--limit", o.limits.n_samples, "First questions of each task; 0: all");
+  app.add_option("--limit", o.limits.n_samples, "First questions of each task; 0: all")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--passages", o.limits.n_passages,
-                 "Most passages of a question, supporting ones first; 0: all");
+                 "Most passages of a question, supporting ones first; 0: all")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_choice_options(CLI::App& app, EvalOptions& o) {

@@ -229,10 +229,12 @@ void index(Session& session, const IndexOptions& o) {
     session.note("the KV of removed documents stays on disk until 'tessera cache clear'");
   }
   const KvReport k = build_kv(session, *documents, workspace, settings.anchor);
-  if (k.n_not_stored > 0)
+  if (k.n_not_stored > 0) {
+    session.set_exit_status(kExitFailed);
     session.note(fmt::format(
         "{} chunks could not be stored (disk full?): their KV is computed again when it is needed",
         k.n_not_stored));
+  }
   if (k.n_not_scored > 0)
     session.note(fmt::format("{} chunks have no scores: too long for the scorer, or not stored",
                              k.n_not_scored));

@@ -165,6 +165,7 @@ ExitStatus run(CLI::App& app, Session& session, int argc, char** argv) {
 int tessera_main(int argc, char** argv) {
   // A reader that leaves is seen where stdout is written (OutputClosed), not as a deadly signal.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is a write that fails, as a full disk is
   try {
     settle_openmp(argv);
     const Interrupt interrupt;

@@ -354,6 +354,12 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
   for (const Segment& s : prefilled.plan.segments) {
     if (s.kind != SegmentKind::kChunk) continue;
     const PassageText& text = request.passages[passage++];
+    // Also where the target's KV was there: the scorer's own may not be.
+    if (scorer_ != nullptr) {
+      all_stored = scorer_->build(text, policy->evidence(), policy->layers(), stop) !=
+                       Scorer::Outcome::kNotStored &&
+                   all_stored;
+    }
     if (s.match != Match::kMiss) continue;
     // It did fit behind this prompt, but may not behind its anchor.
     const size_t n_rows = behind.ids.size() + static_cast<size_t>(s.range.size());
@@ -362,9 +368,6 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
     const ChunkBuilder::Outcome outcome =
         made.build(behind, std::vector<int32_t>(begin, begin + s.range.size()), stop);
     all_stored = all_stored && outcome != ChunkBuilder::Outcome::kNotStored;
-    if (scorer_ == nullptr) continue;
-    const Scorer::Outcome scored = scorer_->build(text, policy->evidence(), policy->layers(), stop);
-    all_stored = all_stored && scored != Scorer::Outcome::kNotStored;
   }
   return all_stored;
 }

@@ -91,7 +91,7 @@ std::vector<PassageText> passages_of(const json& row, size_t limit, const Place&
 json parse_line(std::string_view line, const Place& at) {
   try {
     return json::parse(line.begin(), line.end());
-  } catch (const json::parse_error& error) {
+  } catch (const json::exception& error) {
     refuse(at, fmt::format("is not JSON: {}", error.what()));
   }
 }

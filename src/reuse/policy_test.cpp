@@ -285,6 +285,14 @@ TEST(Epic, GivenHeadTokensAreExactWhateverTheRatio) {
   }
 }
 
+TEST(Epic, MoreHeadTokensThanAnyChunkHasAreTheWholeChunk) {
+  const Layout layout({{2, Match::kIndependent}, {9, Match::kSoft}});
+  const int32_t most = std::numeric_limits<int32_t>::max();
+
+  EXPECT_EQ(make_policy("epic", {.head_tokens = most})->select(layout.segments, {}),
+            layout.approximate());
+}
+
 // Scores of a layout: 0 but for the given positions.
 Scores scores(const Layout& layout, const std::map<int32_t, float>& given) {
   std::vector<float> out(static_cast<size_t>(layout.n_tokens), 0.0F);

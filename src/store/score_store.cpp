@@ -1,5 +1,6 @@
 #include "store/score_store.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -16,6 +17,18 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kKeyVersion = 1;
+constexpr uint32_t kApplicationId = 0x54534352;  // "TSCR", in the header of the file
+
+// A file that is there, is not empty and is none of ours is left as it is.
+void refuse_foreign(const std::filesystem::path& file) {
+  std::error_code none;
+  const uintmax_t size = std::filesystem::file_size(file, none);
+  if (none ? !std::filesystem::exists(file, none) : size == 0) return;
+  if (peek_application_id(file) == kApplicationId) return;
+  throw Error(ErrorCode::kIo, fmt::format("{} is no file of scores - it is damaged, or another "
+                                          "program's - remove it, or run 'tessera cache clear'",
+                                          file.string()));
+}
 
 // Of the key too: a record that came under another key is damaged.
 uint64_t checksum(const ChunkKey& key, std::span<const std::byte> payload) {
@@ -98,12 +111,17 @@ bool ScoreStore::guarded(Work work) {
 ScoreStore::ScoreStore(const std::filesystem::path& file) {
   try {
     make_private_dir(file.parent_path());
+    refuse_foreign(file);
     auto database = std::make_unique<Database>(file);
+    if (database->pragma_number("application_id") != kApplicationId)
+      database->execute(fmt::format("PRAGMA application_id = {}", kApplicationId));
+    std::filesystem::permissions(
+        file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     database->execute("PRAGMA journal_mode = WAL");
     database->execute("PRAGMA synchronous = NORMAL");
     database->execute("CREATE TABLE IF NOT EXISTS score (key TEXT PRIMARY KEY, record BLOB)");
     database_ = std::move(database);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // of the file system too
     ++counted_.errors;
     spdlog::warn("scores are neither read nor kept: {}", error.what());
   }

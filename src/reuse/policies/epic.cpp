@@ -21,7 +21,7 @@ class Epic : public ReusePolicy {
     std::vector<int32_t> positions;
     for (const Segment& s : segments) {
       if (!is_approximate(s)) continue;
-      const int32_t end = std::min(s.range.end, s.range.begin + options_.head_tokens);
+      const int32_t end = s.range.begin + std::min(s.range.size(), options_.head_tokens);
       for (int32_t at = s.range.begin; at < end; ++at) positions.push_back(at);
     }
     return positions;

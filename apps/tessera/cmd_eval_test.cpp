@@ -26,10 +26,10 @@ using testing::HasSubstr;
 
 class CliEval : public testing::Test {
  protected:
-  static void SetUpTestSuite() { model_ = new TinyModelFile(TinySpec{}); }
-  static void TearDownTestSuite() {
-    delete model_;
-    model_ = nullptr;
+  // One file for all tests of the suite.
+  static const TinyModelFile& shared_model() {
+    static const TinyModelFile kFile(TinySpec{});
+    return kFile;
   }
 
   CliEval() {
@@ -58,7 +58,7 @@ class CliEval : public testing::Test {
                                     "--file",
                                     file_.string(),
                                     "-m",
-                                    model_->path().string(),
+                                    shared_model().path().string(),
                                     "--policies",
                                     "reuse,query_aware,epic",
                                     "--anchors",
@@ -85,14 +85,11 @@ class CliEval : public testing::Test {
     return n;
   }
 
-  static TinyModelFile* model_;
   Program tessera_;
   const fs::path file_ = tessera_.cache() / "mine.jsonl";
   const fs::path data_ = tessera_.cache() / "qa";
   const fs::path out_ = tessera_.cache() / "run.jsonl";
 };
-
-TinyModelFile* CliEval::model_ = nullptr;
 
 TEST_F(CliEval, JsonHasEveryPolicyOverEveryQuestion) {
   const json report = run();
@@ -130,7 +127,7 @@ TEST_F(CliEval, TableHasALinePerPolicyAndTheBaselineInItsTitle) {
 TEST_F(CliEval, TasksAreReadFromTheDataFolder) {
   const Outcome shown =
       tessera_.run({"eval", "--data", data_.string(), "--limit", "1", "--policies", "reuse",
-                    "--anchors", "bare,preamble", "-m", model_->path().string(), "--json",
+                    "--anchors", "bare,preamble", "-m", shared_model().path().string(), "--json",
                     "--max-tokens", "2", "--passages", "2", "--ratios", "0.1,0.5"});
 
   ASSERT_EQ(shown.status, 0) << shown.err;
@@ -222,7 +219,7 @@ TEST_F(CliEval, InterruptedRunPrintsWhatIsReady) {
 TEST_F(CliEval, SlipsAreSaidWithTheirStatus) {
   const fs::path bad = tessera_.cache() / "bad.jsonl";
   std::ofstream(bad) << "{\"id\": 1}\n";
-  const std::string file = file_.string(), model = model_->path().string();
+  const std::string file = file_.string(), model = shared_model().path().string();
   fs::create_directories(tessera_.cache() / "other");
   const fs::path twin = tessera_.cache() / "other" / "mine.jsonl";
   fs::copy_file(file_, twin);

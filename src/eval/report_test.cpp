@@ -108,7 +108,8 @@ TEST(Report, DifferenceTakesOnlyQuestionsThatBothHave) {
 TEST(Report, WithoutTheBaselineThereAreNoDifferences) {
   ReportOptions options = kOptions;
   options.baseline = "oracle";
-  for (const PolicyLine& line : summarize(run(), options)[0].lines)
+  const std::vector<Group> groups = summarize(run(), options);
+  for (const PolicyLine& line : groups[0].lines)
     EXPECT_TRUE(line.differences.empty()) << line.policy;
 }
 

@@ -28,8 +28,8 @@ class CliEval : public testing::Test {
  protected:
   // One file for all tests of the suite.
   static const TinyModelFile& shared_model() {
-    static const TinyModelFile kFile(TinySpec{});
-    return kFile;
+    static const TinyModelFile file(TinySpec{});
+    return file;
   }
 
   CliEval() {

@@ -236,16 +236,19 @@ class SampleRun {
     if (scorer == nullptr) return;  // the engine refuses the policies that need one
     for (const std::string& policy : plan_.policies) {
       const auto made = make_policy(policy, request.policy_options);
-      const Evidence evidence = made->evidence();
-      const bool has_kv = evidence == Evidence::kScorerAttention && scorer->context().store();
-      for (int tries = 0; tries < kPrepareTries; ++tries) {
-        for (const PassageText& p : sample_.passages) {
-          if (scorer->build(p, evidence, made->layers(), stop_) == Scorer::Outcome::kNotStored)
-            fail_to_keep("scorer's part");
-        }
-        if (!has_kv) break;
-        scorer->read(request, evidence, made->layers(), stop_);
+      const bool has_kv =
+          made->evidence() == Evidence::kScorerAttention && scorer->context().store() != nullptr;
+      for (int tries = 0; tries < (has_kv ? kPrepareTries : 1); ++tries) {
+        build_with(*scorer, *made);
+        if (has_kv) scorer->read(request, made->evidence(), made->layers(), stop_);
       }
+    }
+  }
+
+  void build_with(Scorer& scorer, const ReusePolicy& policy) {
+    for (const PassageText& p : sample_.passages) {
+      if (scorer.build(p, policy.evidence(), policy.layers(), stop_) == Scorer::Outcome::kNotStored)
+        fail_to_keep("scorer's part");
     }
   }
 
@@ -278,29 +281,37 @@ class SampleRun {
   std::string prepared_;  // the anchor whose chunks are in the store and were read
 };
 
-// One question that does not fit must not cost a run that has gone on for hours.
-void check_lengths(const Engine& engine, const Scorer* scorer, const EvalPlan& plan) {
-  const bool has_reader = std::ranges::any_of(plan.policies, [&](const std::string& policy) {
+// Does `work`; its error names the question, and the options that may help.
+template <typename Work>
+void naming(const std::string& whose, std::string_view options, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{} - {} ({}), or leave the question out", whose,
+                                          error.what(), options));
+  }
+}
+
+bool has_policy_that_reads(const EvalPlan& plan) {
+  return std::ranges::any_of(plan.policies, [&](const std::string& policy) {
     const Evidence evidence = make_policy(policy, plan.policy_options)->evidence();
     return is_of_scorer(evidence) && evidence != Evidence::kStoredScorerNorms;
   });
-  const auto check = [](const std::string& whose, const char* options, const auto& assemble) {
-    try {
-      assemble();
-    } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{} - {} ({}), or leave the question out", whose,
-                                            error.what(), options));
-    }
+}
+
+// One question that does not fit must not cost a run that has gone on for hours.
+void check_lengths(const Engine& engine, const Scorer* scorer, const EvalPlan& plan) {
+  const bool reads = scorer != nullptr && has_policy_that_reads(plan);
+  const auto check = [&](const std::string& task, const Sample& sample) {
+    const Request request = request_of(sample, plan);
+    const std::string whose = fmt::format("question {} of {}", quote(sample.id), quote(task));
+    naming(whose, "--passages, --ctx", [&] { engine.prompt_of(request); });
+    if (!reads) return;
+    naming(whose + " in the scorer", "--passages",
+           [&] { scorer->context().assemble(request, nullptr); });
   };
   for (const EvalSet& set : plan.sets) {
-    for (const Sample& sample : set.samples) {
-      const Request request = request_of(sample, plan);
-      const std::string whose = fmt::format("question {} of {}", quote(sample.id), quote(set.task));
-      check(whose, "--passages, --ctx", [&] { engine.prompt_of(request); });
-      if (!has_reader || scorer == nullptr) continue;
-      check(whose + " in the scorer", "--passages",
-            [&] { scorer->context().assemble(request, nullptr); });
-    }
+    for (const Sample& sample : set.samples) check(set.task, sample);
   }
 }
 

@@ -292,8 +292,8 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
       ggml_tensor* rows = ggml_view_3d(context.get(), k, c.head_dim, c.n_kv_heads, run.size(),
                                        static_cast<size_t>(c.head_dim) * k->nb[0], k->nb[1],
                                        static_cast<size_t>(run.begin) * k->nb[1]);
-      ggml_build_forward_expand(graph, rope(context.get(), rows, positions.back(),
-                                            model_->state().rope_factors, c.layers[l].rope, true));
+      const RopeInput loaded = {rows, positions.back(), model_->state().rope_factors};
+      ggml_build_forward_expand(graph, rope(context.get(), loaded, c.layers[l].rope, true));
     }
   }
   // Its tensors lie in the buffer that is about to be used for another graph.

@@ -25,7 +25,7 @@ ggml_tensor* LayerBuilder::linear(ggml_tensor* weight, ggml_tensor* bias, ggml_t
 }
 
 ggml_tensor* LayerBuilder::rotate(ggml_tensor* x) {
-  return rope(step_.ctx(), x, step_.positions_, step_.model_.rope_factors,
+  return rope(step_.ctx(), {x, step_.positions_, step_.model_.rope_factors},
               step_.model_.config.layers[static_cast<size_t>(layer_)].rope);
 }
 

@@ -125,11 +125,11 @@ bool is_matrix(const GgufFile::Tensor& t) { return t.ne[1] > 1; }
 // translation cache each, 3% of a prefill of the 1.5B. Only advice: where it is refused nothing is
 // lost.
 void prefer_huge_pages(void* memory, size_t bytes) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  const uintptr_t begin = (address + page - 1) / page * page;
-  const uintptr_t end = (address + bytes) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t before = (page - reinterpret_cast<uintptr_t>(memory) % page) % page;
+  if (bytes < before + page) return;
+  ::madvise(static_cast<std::byte*>(memory) + before, (bytes - before) / page * page,
+            MADV_HUGEPAGE);
 }
 
 // Type in memory. Vectors are added and multiplied as f32; slow matrix types become Q8_0 unless

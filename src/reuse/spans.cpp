@@ -56,13 +56,10 @@ std::vector<TokenRange> spans_of(std::span<const double> score, std::span<const 
   for (const TokenRange& run : runs) {
     for (int32_t token = run.begin; token < run.end; ++token) {
       const auto at = static_cast<size_t>(token);
-      const bool joins = token > run.begin && spans.back().size() < options.max_tokens &&
-                         relative_step(score[at - 1], score[at]) < options.smooth;
-      if (joins) {
-        spans.back().end = token + 1;
-      } else {
-        spans.push_back({token, token + 1});
-      }
+      const bool starts = token == run.begin || spans.back().size() >= options.max_tokens ||
+                          relative_step(score[at - 1], score[at]) >= options.smooth;
+      if (starts) spans.push_back({token, token});
+      spans.back().end = token + 1;
     }
   }
   return spans;
@@ -128,10 +125,12 @@ std::vector<float> span_preference(std::span<const float> value, std::span<const
   // The larger set is what was completed and no more: where no span is, it is the budget's.
   if (options.reading == SpanReading::kLarger)
     std::erase_if(order, [&](int32_t token) { return !set.is_chosen[static_cast<size_t>(token)]; });
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
     const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
     if (set.is_chosen[i] != set.is_chosen[j]) return bool(set.is_chosen[i]);
-    return is_seeded && set.span_mean[i] > set.span_mean[j];
+    if (is_seeded && set.span_mean[i] != set.span_mean[j])
+      return set.span_mean[i] > set.span_mean[j];
+    return by_value(a, b);
   });
   return preference_of(order, value.size());
 }

@@ -250,6 +250,13 @@ void print_result(const Session& session, const DemoOptions& o, const std::vecto
                       {"summary", summary}});
 }
 
+void pull(const Session& session, const std::string& name) {
+  ProgressBar bar(session, name, find_model(name).bytes, ProgressBar::Unit::kBytes);
+  pull_model(
+      name, [&bar](const PullProgress& p) { bar.update(p.done_bytes, p.source); },
+      session.stop_token());
+}
+
 void demo(Session& session, DemoOptions o) {
   // Slips are said before anything is fetched or indexed.
   for (const std::string& policy : o.policies) make_policy(policy, {.recompute_ratio = o.ratio});
@@ -258,16 +265,16 @@ void demo(Session& session, DemoOptions o) {
       demo_questions(data / "demo" / "questions.jsonl", o.n_questions);
   if (o.model.model.empty()) {
     o.model.model = kDemoModel;
-    ProgressBar bar(session, kDemoModel, find_model(kDemoModel).bytes, ProgressBar::Unit::kBytes);
-    pull_model(
-        kDemoModel, [&bar](const PullProgress& p) { bar.update(p.done_bytes, p.source); },
-        session.stop_token());
+    pull(session, kDemoModel);
   }
+  const bool needs_scorer = std::any_of(o.policies.begin(), o.policies.end(),
+                                        [](const auto& p) { return Engine::needs_scorer(p, {}); });
+  if (needs_scorer && o.model.scorer.empty()) pull(session, kDefaultScorer);
   StoreSettings settings;
   settings.name_space = kDemoStore;
   settings.model = lasting_model(o.model.model);
   settings.keep_file_types = o.model.keep_file_types;
-  Workspace workspace(o.model, settings);
+  Workspace workspace(o.model, settings, needs_scorer);
   const fs::path file = store_file(kDemoStore);
   make_private_dir(file.parent_path());
   DocumentStore documents(file);

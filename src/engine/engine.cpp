@@ -166,12 +166,10 @@ void Engine::rate_beside_loading(const Request& request, Work& work, const std::
   work.rated = scorer_->read(request, evidence, work.policy->layers(), stop);
 }
 
-void Engine::rate_from_store(const Request& request, Work& work, Prefilled& out,
-                             const std::stop_token& stop) {
+void Engine::rate_from_store(const Request& request, Work& work, const std::stop_token& stop) {
   if (work.policy->evidence() != Evidence::kStoredScorerNorms) return;
   work.rated = scorer_->stored(request.passages, approximate_passages(work.target.prompt.segments),
                                work.policy->layers(), stop);
-  out.scorer_rows = work.rated->rows;
 }
 
 void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
@@ -182,6 +180,7 @@ void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
     out.found = context_.place(work.target.prompt, std::move(out.found));
   out.kv_epoch = context_.kv().epoch();
   out.probe_rows = work.probe.rows;
+  if (work.rated) out.scorer_rows = work.rated->rows;
   const Scores scores =
       work.rated ? aligned(*work.rated, work.target) : Scores{std::move(work.probe.score), {}};
   if (!std::all_of(scores.value.begin(), scores.value.end(),
@@ -243,7 +242,6 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   work.target = context_.assemble(request, lookup);
   lap(out.timings.tokenize_ms);
   rate_beside_loading(request, work, stop);
-  if (work.rated) out.scorer_rows = work.rated->rows;
   lap(out.timings.score_ms);
 
   out.found =
@@ -252,7 +250,7 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
     out.timings.load_hidden_ms = std::max(0.0, lookup->work_ms() - lookup->waited_ms());
   lap(out.timings.load_ms);
 
-  rate_from_store(request, work, out, stop);
+  rate_from_store(request, work, stop);
   lap(out.timings.score_ms);
   plan(work, out, stop);
   lap(out.timings.select_ms);

@@ -120,8 +120,7 @@ class Engine {
  private:
   struct Work;
   void rate_beside_loading(const Request& request, Work& work, const std::stop_token& stop);
-  void rate_from_store(const Request& request, Work& work, Prefilled& out,
-                       const std::stop_token& stop);
+  void rate_from_store(const Request& request, Work& work, const std::stop_token& stop);
   void plan(Work& work, Prefilled& out, const std::stop_token& stop);
   void compute(Work& work, Prefilled& out, const std::stop_token& stop);
   bool publish_exact(const Prefilled& prefilled);

@@ -345,15 +345,15 @@ TEST_P(FamilyTest, AttentionIsCausalWindowedAndSumsToOne) {
 
 // O8. Rows of several sequences in one step give what each gives alone.
 TEST_P(FamilyTest, SequencesInOneStepEqualEachAlone) {
-  const std::vector<int32_t> a = ids(70, 1), b = ids(90, 2);
-  const std::vector<int32_t> at_a = positions_from(0, 70), at_b = positions_from(0, 90);
-  WorkingKv kv_b(model_->config(), 256);
+  const std::vector<int32_t> a = ids(70, 1), b = ids(290, 2);
+  const std::vector<int32_t> at_a = positions_from(0, 70), at_b = positions_from(0, 290);
+  WorkingKv kv_b(model_->config(), 512);
   const std::vector<float> alone_a = full_pass(decoder_, kv_, a, last_logits(70));
-  const std::vector<float> alone_b = full_pass(decoder_, kv_b, b, last_logits(90));
+  const std::vector<float> alone_b = full_pass(decoder_, kv_b, b, last_logits(290));
   kv_.clear();
   kv_b.clear();
   StepOptions options;
-  options.logit_rows = {69, 159};
+  options.logit_rows = {69, 359};
   const SequenceRows rows[] = {{&kv_, a, at_a}, {&kv_b, b, at_b}};
 
   const std::vector<float> together = decoder_.step(rows, options).logits;

@@ -186,7 +186,9 @@ ProbeResult query_attention(const ProbeInput& in, LayerRange layers, const std::
     for (size_t key = 0; key < n_keys; ++key)
       out.score[key] += share * result.attention[row * n_keys + key];
   }
-  out.rows = static_cast<double>(rows.size()) * options.layers.end / c.n_layers;
+  // Of the last layer there is no more than the projections.
+  out.rows = static_cast<double>(rows.size()) * (options.layers.end - 1 + kv_share_of_layer(c)) /
+             c.n_layers;
   return out;
 }
 

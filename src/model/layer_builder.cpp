@@ -75,7 +75,8 @@ void LayerBuilder::write_kv(const Qkv& qkv, ggml_tensor* rotated_k) {
   }
 }
 
-// q: ne[head_dim, n_heads, n_padded], rotated. Gives ne[n_heads * head_dim, rows of the sequence].
+// Puts attention's result of the sequence's rows where their queries are in `q`,
+// ne[head_dim, n_heads, n_padded], and returns it.
 //
 // Query heads that share K and V are handed to the kernel as rows of one head, those of one
 // position next to each other. Its tiles of 64 rows then span few positions, so that with gaps
@@ -85,32 +86,45 @@ ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
   ggml_context* ctx = step_.ctx();
   const ModelConfig& c = step_.model_.config;
   const StepShape::Sequence& s = step_.shape_.sequences[index];
-  const auto layer = static_cast<size_t>(layer_);
-  const auto keys = [&](ggml_tensor* buffer) {
-    return ggml_view_3d(ctx, buffer, c.head_dim, s.n_keys, c.n_kv_heads, buffer->nb[1],
-                        static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
-  };
   const int64_t group = step_.shape_.group;
   const int64_t n_groups = c.n_heads / group;
-  const int64_t n_rows = group * s.n_rows;
+  const size_t group_bytes = static_cast<size_t>(group) * q->nb[1];
+  const auto offset = [&](int32_t row) {
+    return static_cast<size_t>(s.first_row + row) * q->nb[2];
+  };
   ggml_tensor* mine = ggml_view_4d(ctx, q, c.head_dim, group, n_groups, s.n_rows, q->nb[1],
-                                   static_cast<size_t>(group) * q->nb[1], q->nb[2],
-                                   static_cast<size_t>(s.first_row) * q->nb[2]);
+                                   group_bytes, q->nb[2], offset(0));
   mine =
       ggml_cont(ctx, ggml_permute(ctx, mine, 0, 1, 3, 2));  // ne[head_dim, group, rows, n_groups]
-  mine = ggml_reshape_3d(ctx, mine, c.head_dim, n_rows, n_groups);
-  ggml_tensor* mask = step_.masks_for(layer_).per_sequence[index];
-  if (mask->ne[1] > n_rows)
-    mine = ggml_pad(ctx, mine, 0, static_cast<int>(mask->ne[1] - n_rows), 0, 0);
+  mine = ggml_reshape_3d(ctx, mine, c.head_dim, group * s.n_rows, n_groups);
+  // What fills a part's last tile is the next part's rows, or these.
+  const StepShape::Sequence::Part& last = s.parts.back();
+  const int64_t n_missing = group * last.first_row + last.n_query_rows - mine->ne[1];
+  if (n_missing > 0) mine = ggml_pad(ctx, mine, 0, static_cast<int>(n_missing), 0, 0);
+
   const WorkingKv::Buffers& kv = *s.kv->buffers_;
-  ggml_tensor* attended = ggml_flash_attn_ext(ctx, mine, keys(kv.k[layer]), keys(kv.v[layer]), mask,
-                                              c.scale_query_first ? 1.0F : c.attention_scale, 0.0F,
-                                              0.0F);  // ne[head_dim, n_groups, n_rows..]
-  ggml_prec_set_acc(attended, GGML_PREC_F32);
-  attended = ggml_view_4d(ctx, attended, c.head_dim, n_groups, group, s.n_rows, attended->nb[1],
-                          attended->nb[2], static_cast<size_t>(group) * attended->nb[2], 0);
-  attended = ggml_cont(ctx, ggml_permute(ctx, attended, 0, 2, 1, 3));
-  return ggml_reshape_2d(ctx, attended, int64_t{c.n_heads} * c.head_dim, s.n_rows);
+  for (size_t p = 0; p < s.parts.size(); ++p) {
+    const StepShape::Sequence::Part& part = s.parts[p];
+    const auto keys = [&](ggml_tensor* buffer) {
+      return ggml_view_3d(ctx, buffer, c.head_dim, part.n_keys, c.n_kv_heads, buffer->nb[1],
+                          static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
+    };
+    const auto layer = static_cast<size_t>(layer_);
+    ggml_tensor* rows =
+        ggml_view_3d(ctx, mine, c.head_dim, part.n_query_rows, n_groups, mine->nb[1], mine->nb[2],
+                     static_cast<size_t>(group * part.first_row) * mine->nb[1]);
+    ggml_tensor* attended = ggml_flash_attn_ext(
+        ctx, rows, keys(kv.k[layer]), keys(kv.v[layer]), step_.masks_for(layer_).parts[index][p],
+        c.scale_query_first ? 1.0F : c.attention_scale, 0.0F,
+        0.0F);  // ne[head_dim, n_groups, n_query_rows]
+    ggml_prec_set_acc(attended, GGML_PREC_F32);
+    attended =
+        ggml_view_4d(ctx, attended, c.head_dim, n_groups, group, part.n_rows, attended->nb[1],
+                     attended->nb[2], static_cast<size_t>(group) * attended->nb[2], 0);
+    q = ggml_set_inplace(ctx, q, ggml_permute(ctx, attended, 0, 2, 1, 3), q->nb[1], group_bytes,
+                         q->nb[2], offset(part.first_row));
+  }
+  return q;
 }
 
 // Flash attention returns no weights, so the wanted rows take one explicit softmax(q k), averaged
@@ -130,28 +144,32 @@ void LayerBuilder::probe_attention(ggml_tensor* q) {
       ggml_mul_mat(ctx, keys, ggml_permute(ctx, rows, 0, 2, 1, 3));  // ne[n_keys, n, n_heads]
   ggml_tensor* weights = ggml_soft_max_ext(ctx, scores, step_.masks_for(layer_).attention,
                                            c.scale_query_first ? 1.0F : c.attention_scale, 0.0F);
-  for (int64_t head = 0; head < c.n_heads; ++head) {
-    ggml_tensor* one = ggml_view_2d(ctx, weights, s.n_keys, n, weights->nb[1],
-                                    static_cast<size_t>(head) * weights->nb[2]);
-    ggml_tensor*& sum = step_.attention_sum_;
-    sum = sum == nullptr ? ggml_cont(ctx, one) : ggml_add(ctx, sum, one);
+  ggml_tensor*& sum = step_.attention_sum_;
+  sum = sum == nullptr ? weights : ggml_add(ctx, sum, weights);
+  ggml_build_forward_expand(step_.graph_, sum);  // attention overwrites q
+}
+
+ggml_tensor* LayerBuilder::query_and_write_kv(ggml_tensor* h, bool with_query) {
+  ggml_context* ctx = step_.ctx();
+  const ModelConfig& c = step_.model_.config;
+  const Qkv qkv = project(h, with_query);
+  ggml_tensor* q = nullptr;
+  if (with_query) {
+    q = rotate(qkv.q);
+    if (c.scale_query_first) q = ggml_scale(ctx, q, c.attention_scale);
+    ggml_build_forward_expand(step_.graph_, q);
   }
+  write_kv(qkv, rotate(qkv.k));
+  if (step_.shape_.probes_attention(layer_)) probe_attention(q);
+  return q;
 }
 
 ggml_tensor* LayerBuilder::attention(ggml_tensor* h) {
   ggml_context* ctx = step_.ctx();
-  const ModelConfig& c = step_.model_.config;
-  const Qkv qkv = project(h, true);
-  ggml_tensor* q = rotate(qkv.q);
-  ggml_tensor* k = rotate(qkv.k);
-  if (c.scale_query_first) q = ggml_scale(ctx, q, c.attention_scale);
-  ggml_build_forward_expand(step_.graph_, q);
-  write_kv(qkv, k);
-  if (step_.shape_.probes_attention(layer_)) probe_attention(q);
-  ggml_tensor* attended = attend_sequence(0, q);
-  for (size_t i = 1; i < step_.shape_.sequences.size(); ++i)
-    attended = ggml_concat(ctx, attended, attend_sequence(i, q), 1);
-  ggml_tensor* out = linear(weights().wo, weights().bo, attended);
+  ggml_tensor* rows = query_and_write_kv(h, true);
+  for (size_t i = 0; i < step_.shape_.sequences.size(); ++i) rows = attend_sequence(i, rows);
+  rows = ggml_reshape_2d(ctx, rows, rows->ne[0] * rows->ne[1], rows->ne[2]);
+  ggml_tensor* out = linear(weights().wo, weights().bo, rows);
   return trims_rows() ? ggml_get_rows(ctx, out, step_.logit_rows_) : out;
 }
 
@@ -172,8 +190,7 @@ ggml_tensor* LayerBuilder::feed_forward(ggml_tensor* h) {
 }
 
 void LayerBuilder::project_only(ggml_tensor* x) {
-  const Qkv qkv = project(norm(x, weights().attn_norm), false);
-  write_kv(qkv, rotate(qkv.k));
+  query_and_write_kv(norm(x, weights().attn_norm), step_.shape_.probes_attention(layer_));
 }
 
 }  // namespace tessera

@@ -33,7 +33,8 @@ class LayerBuilder {
   // down(activation(gate(h)) * up(h)).
   ggml_tensor* feed_forward(ggml_tensor* h);
 
-  // K and V of the rows, written to the KV; nothing else of the layer.
+  // K and V of the rows, written to the KV, and attention weights where they are wanted; nothing
+  // else of the layer.
   void project_only(ggml_tensor* x);
 
  private:
@@ -43,6 +44,8 @@ class LayerBuilder {
   Qkv project(ggml_tensor* h, bool with_query);
   ggml_tensor* linear(ggml_tensor* weight, ggml_tensor* bias, ggml_tensor* x);
   ggml_tensor* rotate(ggml_tensor* x);
+  // Projects, rotates and writes to the KV; gives the rotated queries, null unless wanted.
+  ggml_tensor* query_and_write_kv(ggml_tensor* h, bool with_query);
   void write_kv(const Qkv& qkv, ggml_tensor* rotated_k);
   ggml_tensor* attend_sequence(size_t index, ggml_tensor* q);
   void probe_attention(ggml_tensor* q);

@@ -15,6 +15,7 @@ namespace {
 // products handle rows in groups of 4 and the rest by another kernel; the K-quant kernel starts at
 // 8 rows.
 constexpr int32_t kFlashQueryRows = 64;
+constexpr int32_t kMinPartRows = 256;
 constexpr int32_t kRowGroup = 4;
 constexpr int32_t kMinRows = 8;
 // Keys are read in groups, the masked ones behind the last position included, so that consecutive
@@ -27,13 +28,35 @@ constexpr uint16_t kMasked = 0xFC00;   // f16 -infinity
 
 int32_t round_up(int32_t n, int32_t group) { return (n + group - 1) / group * group; }
 
-// Query rows of one head, with rows behind them that see nothing, so that the kernel's chunks (four
-// a thread over all heads) end where its tiles end: a tile that is cut in two costs as much as two.
-int32_t whole_tiles(int32_t n_rows, int32_t n_heads, int32_t n_threads) {
-  const int32_t chunks = 4 * n_threads;
-  const int32_t group = kFlashQueryRows * chunks / std::gcd(kFlashQueryRows * chunks, n_heads);
-  const int32_t padded = round_up(n_rows, group);
-  return std::max(padded - n_rows <= n_rows / 4 ? padded : n_rows, kFlashQueryRows);
+// Query rows of one head such that the kernel's chunks (four a thread over all heads) end where its
+// tiles end: a tile that is cut in two costs as much as two.
+int32_t whole_tiles(int32_t n_heads, int32_t n_threads) {
+  const int32_t tiles = kFlashQueryRows * 4 * n_threads;
+  return std::lcm(kFlashQueryRows, tiles / std::gcd(tiles, n_heads));
+}
+
+// The rows of one sequence, cut so that each part fills whole tiles. Flash attention goes through
+// all keys it is given for every tile, and skipping those that a tile does not see costs an eighth
+// of using them: a part's end where its last row's do.
+std::vector<StepShape::Sequence::Part> parts_of(const SequenceRows& s, int32_t group,
+                                                int32_t whole) {
+  const auto n_rows = static_cast<int32_t>(s.positions.size());
+  const int32_t each = std::max(1, round_up(kMinPartRows, whole) / group);
+  std::vector<StepShape::Sequence::Part> parts;
+  for (int32_t first = 0; first < n_rows; first += each) {
+    const int32_t count = std::min(each, n_rows - first);
+    const size_t last = static_cast<size_t>(first + count) - 1;
+    const int32_t last_key = s.last_keys.empty() ? s.positions[last] : s.last_keys[last];
+    parts.push_back({first, count, 0, round_up(last_key + 1, kKeyGroup)});
+  }
+  return parts;
+}
+
+// More than `most` times the rows would be more mask than attention.
+int32_t padded_rows(int32_t n_rows, int32_t whole) {
+  constexpr int32_t most = 8;
+  const int32_t padded = round_up(n_rows, whole);
+  return padded <= most * n_rows ? padded : std::max(n_rows, kFlashQueryRows);
 }
 
 // An input that no node of this step's graph reads (a window's mask when only other layers run)
@@ -50,16 +73,24 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
     const int32_t n_keys = round_up(s.last_key() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
     const auto n_rows = static_cast<int32_t>(s.positions.size());
     shape.sequences.push_back(
-        {s.kv, s.kv->id(), shape.n_rows, n_rows, n_rows, std::min(n_keys, s.kv->n_readable())});
+        {s.kv, s.kv->id(), shape.n_rows, n_rows, std::min(n_keys, s.kv->n_readable()), {}});
     shape.n_rows += n_rows;
   }
   shape.n_padded = prefill ? std::max(kMinRows, round_up(shape.n_rows, kRowGroup)) : shape.n_rows;
   shape.sequences.back().n_rows += shape.n_padded - shape.n_rows;
   shape.group = prefill ? config.n_heads / config.n_kv_heads : 1;
-  for (StepShape::Sequence& s : shape.sequences)
-    s.n_query_rows =
-        prefill ? whole_tiles(s.n_rows * shape.group, config.n_heads / shape.group, n_threads)
-                : s.n_rows;
+  const int32_t whole = whole_tiles(config.n_heads / shape.group, n_threads);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    StepShape::Sequence& s = shape.sequences[i];
+    if (!prefill) {
+      s.parts = {{0, s.n_rows, s.n_rows, s.n_keys}};
+      continue;
+    }
+    s.parts = parts_of(sequences[i], shape.group, whole);
+    s.parts.back().n_rows = s.n_rows - s.parts.back().first_row;
+    for (StepShape::Sequence::Part& part : s.parts)
+      part.n_query_rows = padded_rows(part.n_rows * shape.group, whole);
+  }
   shape.layer_begin = options.layers.begin;
   shape.layer_end = options.layers.end == 0 ? config.n_layers : options.layers.end;
   shape.n_logit_rows = static_cast<int32_t>(options.logit_rows.size());
@@ -78,8 +109,9 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
 
 StepGraph::StepGraph(const Model::State& model, StepShape shape)
     : model_(model), shape_(std::move(shape)) {
-  const size_t per_layer =
-      64 + static_cast<size_t>(2 * model.config.n_heads) + 20 * shape_.sequences.size();
+  size_t n_parts = 0;
+  for (const StepShape::Sequence& s : shape_.sequences) n_parts += s.parts.size();
+  const size_t per_layer = 64 + 20 * shape_.sequences.size() + 12 * n_parts;
   const size_t n_nodes = 256 + per_layer * static_cast<size_t>(model.config.n_layers + 1);
   context_.reset(ggml_init(
       {.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
@@ -115,8 +147,11 @@ void StepGraph::create_inputs() {
       continue;
     Masks masks;
     masks.window = window;
-    for (const StepShape::Sequence& s : shape_.sequences)
-      masks.per_sequence.push_back(input(GGML_TYPE_F16, s.n_keys, s.n_query_rows));
+    for (const StepShape::Sequence& s : shape_.sequences) {
+      std::vector<ggml_tensor*>& parts = masks.parts.emplace_back();
+      for (const StepShape::Sequence::Part& part : s.parts)
+        parts.push_back(input(GGML_TYPE_F16, part.n_keys, part.n_query_rows));
+    }
     if (shape_.n_attention_rows > 0)
       masks.attention =
           input(GGML_TYPE_F16, shape_.sequences.front().n_keys, shape_.n_attention_rows);
@@ -138,10 +173,10 @@ ggml_tensor* StepGraph::output(ggml_tensor* tensor) {
   return tensor;
 }
 
-bool StepGraph::wants_only_kv(int32_t layer) const {
-  const int32_t last = model_.config.n_layers - 1;
+bool StepGraph::wants_only_qkv(int32_t layer) const {
+  const int32_t last = shape_.layer_end - 1;
   return layer == last && shape_.n_logit_rows == 0 && !shape_.return_hidden &&
-         shape_.norm_end <= last && !shape_.probes_attention(last);
+         shape_.norm_end <= last && shape_.kv_layer <= last;
 }
 
 bool StepGraph::is_trimmed(int32_t layer) const {
@@ -159,7 +194,7 @@ void StepGraph::build() {
   }
   for (int32_t layer = shape_.layer_begin; layer < shape_.layer_end; ++layer) {
     LayerBuilder builder(*this, layer);
-    if (wants_only_kv(layer)) {
+    if (wants_only_qkv(layer)) {
       builder.project_only(x);
       x = nullptr;
       break;
@@ -207,28 +242,30 @@ void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index,
   const std::span<const int32_t> positions = sequence_rows.positions;
   const std::span<const int32_t> last_keys =
       sequence_rows.last_keys.empty() ? positions : sequence_rows.last_keys;
-  const auto fill_row = [&](uint16_t* row, size_t i, int32_t window) {
+  // Row `at` of a mask: what row `i` of the sequence sees; a row that only pads sees nothing.
+  const auto fill_row = [&](ggml_tensor* mask, int64_t at, size_t i, int32_t window) {
+    auto* row = static_cast<uint16_t*>(mask->data) + at * mask->ne[0];
+    std::fill(row, row + mask->ne[0], kMasked);
+    if (i >= positions.size()) return;
     const int32_t first = window > 0 ? std::max(0, positions[i] - window + 1) : 0;
-    std::fill(row, row + sequence.n_keys, kMasked);
     std::fill(row + first, row + last_keys[i] + 1, kVisible);
   };
-  const auto width = static_cast<size_t>(sequence.n_keys);
   for (const Masks& masks : masks_) {
-    if (is_used(masks.per_sequence[index])) {
-      auto* rows = static_cast<uint16_t*>(masks.per_sequence[index]->data);
-      const auto group = static_cast<size_t>(shape_.group);
-      std::fill(rows + positions.size() * group * width,
-                rows + ggml_nelements(masks.per_sequence[index]), kMasked);
-      for (size_t i = 0; i < positions.size() * group; ++i)
-        fill_row(rows + i * width, i / group, masks.window);
+    for (size_t p = 0; p < sequence.parts.size(); ++p) {
+      ggml_tensor* mask = masks.parts[index][p];
+      if (!is_used(mask)) continue;
+      const StepShape::Sequence::Part& part = sequence.parts[p];
+      for (int64_t at = 0; at < mask->ne[1]; ++at) {
+        const int64_t row = at / shape_.group;
+        fill_row(mask, at,
+                 row < part.n_rows ? static_cast<size_t>(part.first_row + row) : positions.size(),
+                 masks.window);
+      }
     }
     if (!is_used(masks.attention)) continue;
-    auto* wanted = static_cast<uint16_t*>(masks.attention->data);
     const auto* which = static_cast<const int32_t*>(attention_rows_->data);
-    for (int32_t i = 0; i < shape_.n_attention_rows; ++i) {
-      fill_row(wanted + static_cast<size_t>(i) * width, static_cast<size_t>(which[i]),
-               masks.window);
-    }
+    for (int32_t i = 0; i < shape_.n_attention_rows; ++i)
+      fill_row(masks.attention, i, static_cast<size_t>(which[i]), masks.window);
   }
 }
 
@@ -292,12 +329,16 @@ void StepGraph::read_outputs(StepResult& result) const {
   const StepShape::Sequence& s = shape_.sequences.front();
   const float scale =
       1.0F / static_cast<float>(static_cast<size_t>(c.n_heads) * shape_.attention_layers.size());
+  const auto n_rows = static_cast<size_t>(shape_.n_attention_rows);
+  const auto n_keys = static_cast<size_t>(result.n_keys);
+  const auto width = static_cast<size_t>(s.n_keys);
   const auto* sums = static_cast<const float*>(attention_sum_->data);
-  for (int32_t i = 0; i < shape_.n_attention_rows; ++i) {
-    for (int32_t key = 0; key < result.n_keys; ++key) {
-      result.attention.push_back(
-          sums[static_cast<size_t>(i) * static_cast<size_t>(s.n_keys) + static_cast<size_t>(key)] *
-          scale);
+  result.attention.assign(n_rows * n_keys, 0.0F);
+  for (size_t head = 0; head < static_cast<size_t>(c.n_heads); ++head) {
+    for (size_t row = 0; row < n_rows; ++row) {
+      const float* from = sums + (head * n_rows + row) * width;
+      float* to = result.attention.data() + row * n_keys;
+      for (size_t key = 0; key < n_keys; ++key) to[key] += from[key] * scale;
     }
   }
 }

@@ -20,10 +20,18 @@ struct StepShape {
     const WorkingKv* kv = nullptr;
     uint64_t kv_id = 0;  // an address alone may be that of an earlier KV
     int32_t first_row = 0;
-    int32_t n_rows = 0;        // the last sequence's include the rows that only pad the step
-    int32_t n_query_rows = 0;  // that go into flash attention, group rows for each of n_rows; more
-                               // where its kernel needs more
-    int32_t n_keys = 0;        // that attention reads, masked ones at the end included
+    int32_t n_rows = 0;  // the last sequence's include the rows that only pad the step
+    int32_t n_keys = 0;  // that attention reads, masked ones at the end included
+
+    // Rows that go into flash attention together.
+    struct Part {
+      int32_t first_row = 0;  // of the sequence
+      int32_t n_rows = 0;
+      int32_t n_query_rows = 0;  // group for each row, and what fills the kernel's tiles
+      int32_t n_keys = 0;
+      bool operator==(const Part&) const = default;
+    };
+    std::vector<Part> parts;
     bool operator==(const Sequence&) const = default;
   };
   std::vector<Sequence> sequences;
@@ -72,9 +80,9 @@ class StepGraph {
                   const SequenceRows& sequence_rows);
   ggml_tensor* output(ggml_tensor* tensor);
   // The last layer of a step that wants of it nothing but KV and a few rows' logits, or nothing but
-  // KV.
+  // KV and attention weights.
   bool is_trimmed(int32_t layer) const;
-  bool wants_only_kv(int32_t layer) const;
+  bool wants_only_qkv(int32_t layer) const;
 
   const Model::State& model_;
   StepShape shape_;
@@ -90,8 +98,8 @@ class StepGraph {
   ggml_tensor* attention_rows_ = nullptr;  // I32 ne[n_attention_rows]
   struct Masks {
     int32_t window = 0;
-    std::vector<ggml_tensor*> per_sequence;  // F16 ne[n_keys, n_query_rows]
-    ggml_tensor* attention = nullptr;        // F16 ne[n_keys, n_attention_rows]
+    std::vector<std::vector<ggml_tensor*>> parts;  // [sequence][part], F16 ne[n_keys, n_query_rows]
+    ggml_tensor* attention = nullptr;              // F16 ne[n_keys, n_attention_rows]
   };
   std::vector<Masks> masks_;         // one for each window width in use
   std::vector<ggml_tensor*> slots_;  // I64 ne[n_rows of the sequence]
@@ -103,7 +111,7 @@ class StepGraph {
   ggml_tensor* norm_sum_ = nullptr;
   ggml_tensor *k_out_ = nullptr, *v_out_ = nullptr;
   std::vector<ggml_tensor*> captured_;    // K, V of each layer, F16 ne[kv_dim, n_padded]
-  ggml_tensor* attention_sum_ = nullptr;  // F32 ne[n_keys, n_attention_rows]
+  ggml_tensor* attention_sum_ = nullptr;  // F32 ne[n_keys, n_attention_rows, n_heads]
 };
 
 }  // namespace tessera

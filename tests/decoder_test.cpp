@@ -289,6 +289,61 @@ TEST_P(FamilyTest, LogitLensOfTheLastLayerIsTheLogits) {
   EXPECT_GT(max_abs_difference(std::span(both).first(full.size()), full), 0.0F);
 }
 
+TEST_P(FamilyTest, LogitLensOverSeveralMicroBatchesEqualsOnePass) {
+  const std::vector<int32_t> prompt = ids(150);
+  StepOptions lens = last_logits(prompt.size());
+  lens.logit_layers = {1, model_->config().n_layers - 1};
+  const std::vector<float> whole = full_pass(decoder_, kv_, prompt, lens);
+  Decoder small(model_, kTestThreads, 64);
+
+  EXPECT_EQ(max_abs_difference(full_pass(small, kv_, prompt, lens), whole), 0.0F);
+}
+
+// Steps of as many nodes and of equal sizes whose results live for another time.
+TEST_P(FamilyTest, StepsThatDifferOnlyInWhatIsReturnedDoNotDisturbEachOther) {
+  const std::vector<int32_t> prompt = ids(70);
+  const std::vector<int32_t> at = positions_from(0, prompt.size());
+  const auto norms_of = [&](Decoder& decoder, LayerRange layers) {
+    StepOptions options;
+    options.norm_layers = layers;
+    kv_.clear();
+    return decoder.prefill({&kv_, prompt, at}, options).norms;
+  };
+  const auto hidden_of = [&](Decoder& decoder, bool with_hidden) {
+    StepOptions options;
+    options.layers = {0, 1};
+    options.kv_layer = 1;
+    options.return_hidden = with_hidden;
+    kv_.clear();
+    return decoder.prefill({&kv_, prompt, at}, options).hidden;
+  };
+  Decoder other(model_, kTestThreads);
+  const std::vector<float> expected_norms = norms_of(other, {1, 3});
+  const std::vector<float> expected_hidden = hidden_of(other, true);
+
+  norms_of(decoder_, {0, 2});
+  EXPECT_EQ(max_abs_difference(norms_of(decoder_, {1, 3}), expected_norms), 0.0F);
+  hidden_of(decoder_, false);
+  EXPECT_EQ(max_abs_difference(hidden_of(decoder_, true), expected_hidden), 0.0F);
+}
+
+// What an earlier prompt left behind the last row is masked, but multiplied all the same.
+TEST_P(FamilyTest, InfinitiesOfAnEarlierPromptDoNotSpread) {
+  const std::vector<int32_t> prompt = ids(35);
+  const std::vector<float> expected = full_pass(decoder_, kv_, prompt, last_logits(prompt.size()));
+  const KvGeometry geometry = model_->config().kv_geometry();
+  std::vector<std::byte> infinities(KvChunk::payload_bytes(geometry, 64));
+  for (size_t i = 0; i < infinities.size(); i += 2) infinities[i + 1] = std::byte{0x7C};
+  const KvChunk bad(geometry, ids(64), {}, std::move(infinities));
+  kv_.clear();
+  const Decoder::Placement place = {&bad, 0};
+  decoder_.load(kv_, {&place, 1});
+
+  EXPECT_EQ(
+      max_abs_difference(full_pass(decoder_, kv_, prompt, last_logits(prompt.size())), expected),
+      0.0F);
+}
+
 TEST_P(FamilyTest, ProbedLayerKvEqualsWhatTheChunkKeeps) {
   const std::vector<int32_t> prompt = ids(65);
   const std::vector<int32_t> at = positions_from(0, prompt.size());

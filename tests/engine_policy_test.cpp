@@ -88,6 +88,13 @@ TEST_P(EveryPolicy, C4RecomputedTokensAreTheShareThatWasAskedFor) {
     expect_account(rig_.prefill(request(passages("ABC"), ratio)), ratio);
 }
 
+TEST_P(EveryPolicy, NothingIsMeasuredWhereNothingCanBeChosen) {
+  rig_.index(passages("ABC"), AnchorKind::kLeadin);
+  const Prefilled got = rig_.prefill(request(passages("BCA"), 0));
+  EXPECT_EQ(got.probe_rows, 0);
+  EXPECT_EQ(got.scorer_rows, 0);
+}
+
 TEST_P(EveryPolicy, C13WhichChunksCountAsReusedIsTheSameEveryTime) {
   rig_.index(passages("ABC"), AnchorKind::kLeadin);
   const bool any = loads_chunks_anywhere();

@@ -529,6 +529,8 @@ TEST(DistanceBetween, IsTheMeanDivergenceInNats) {
   EXPECT_NEAR(d.mean_kl, (0.5 * std::log(0.5 / 0.75) + 0.5 * std::log(0.5 / 0.25)) / 2, 1e-6);
   EXPECT_EQ(d.n_positions, 2);
   EXPECT_EQ(distance_between(half, half, 2).mean_kl, 0.0);
+  const std::vector<float> broken = {NAN, 0.0F, 0.0F, 0.0F};
+  EXPECT_TRUE(std::isnan(distance_between(half, broken, 2).mean_kl)) << "no perfect score";
   EXPECT_EQ(distance_between(half, std::vector<float>{0.0F, 1.0F, 1.0F, 0.0F}, 2).top1, 0.5);
 }
 

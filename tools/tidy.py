@@ -16,7 +16,7 @@ CODE_FOLDERS = ("src/", "apps/", "tests/", "bench/", "tools/", "cmake/")
 HEADER_HOMES = {
     r"ggml[\w-]*\.h": ("src/model/", "tests/"),
     r"gguf\.h": ("src/model/", "src/text/", "tests/"),  # a container's metadata, not tensors
-    r"llama[\w-]*\.h": ("src/model/", "src/text/", "src/retrieval/", "bench/", "tests/"),
+    r"llama[\w-]*\.h": ("src/text/", "bench/", "tests/"),
 }
 # Folder of plug-ins, which of its files are plug-ins, and the registry that must name each of them.
 PLUGINS = (

@@ -211,14 +211,18 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
   session.print(table.text());
 }
 
-// Every policy behind the same reference. A first pass brings the passages into memory, or the
-// policy that runs first would pay for reading them.
+// Every policy behind the same reference. The passages are brought into memory first, or the policy
+// that runs first would pay for reading them.
 void compare_all(Session& session, Workspace& workspace, const Request& request,
                  const Context& context) {
   Engine& engine = workspace.engine();
   const std::stop_token stop = session.stop_token();
-  const Reference full = full_reference(engine, request, stop);
-  const Prefilled warm_up = engine.prefill(request, stop);
+  Reference full = full_reference(engine, request, stop);
+  full.answer.timings.retrieve_ms = context.retrieve_ms;
+  const Prefilled asked = engine.prefill(request, stop);  // what it misses is stored in the end
+  Request reading = request;
+  reading.policy = "reuse";
+  engine.prefill(reading, stop);
   std::vector<Comparison> all;
   for (const PolicyInfo& policy : policies()) {
     if (policy.name == "full") continue;
@@ -236,6 +240,7 @@ void compare_all(Session& session, Workspace& workspace, const Request& request,
     // Scores that are kept are made before, or the line would pay for what indexing does.
     if (Engine::needs_scorer(policy.name, request.policy_options)) engine.prefill(one, stop);
     all.push_back(compare_with(engine, full, one, {}, stop));
+    all.back().policy.timings.retrieve_ms = context.retrieve_ms;
     all.back().prefilled = {};  // its pins and logits
   }
   if (session.json()) {
@@ -247,7 +252,7 @@ void compare_all(Session& session, Workspace& workspace, const Request& request,
     print_all(session, full.answer, all);
     print_sources(session, context);
   }
-  store_missed(session, engine, request, warm_up);
+  store_missed(session, engine, request, asked);
 }
 
 void run_compare(Session& session, Engine& engine, const Request& request, const Context& context) {

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "catalog/catalog.h"
+#include "model/decoder.h"
+#include "reuse/policy.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/indexer.h"
@@ -80,15 +82,14 @@ void check_fits(const Engine& engine, const StoreSettings& settings) {
 }
 
 // Seconds of one row of a prefill, measured once on this machine.
-double seconds_per_row(Engine& engine) {
+double seconds_per_row(Decoder& decoder, const StepOptions& options) {
   constexpr int32_t kRows = 256;
   std::vector<int32_t> ids(kRows, 0), positions(kRows);
-  for (int32_t i = 0; i < kRows; ++i)
-    ids[static_cast<size_t>(i)] = i % engine.decoder().config().n_vocab;
+  for (int32_t i = 0; i < kRows; ++i) ids[static_cast<size_t>(i)] = i % decoder.config().n_vocab;
   std::iota(positions.begin(), positions.end(), 0);
-  engine.kv().clear();
+  WorkingKv kv(decoder.config(), kRows);
   const Stopwatch watch;
-  engine.decoder().prefill({&engine.kv(), ids, positions}, {});
+  decoder.prefill({&kv, ids, positions}, options);
   return watch.ms() / 1000.0 / kRows;
 }
 
@@ -127,10 +128,22 @@ void add_to_plan(Plan& plan, const std::vector<Passage>& passages, Workspace& wo
   }
 }
 
-double seconds_of(const Plan& plan, Engine& engine, const Anchor& anchor) {
+// A chunk's tokens are taken to be as many in the scorer's vocabulary, and its scores to be missing
+// where its KV is.
+double seconds_of(const Plan& plan, Engine& engine, const Anchor& anchor, const ModelOptions& model,
+                  const std::string& scorer) {
   if (plan.missing.empty()) return 0;
-  const int64_t n_rows = plan.n_missing_tokens + static_cast<int64_t>(anchor.ids.size());
-  return static_cast<double>(n_rows) * seconds_per_row(engine);
+  const auto n_tokens = static_cast<double>(plan.n_missing_tokens);
+  double seconds =
+      (n_tokens + static_cast<double>(anchor.ids.size())) * seconds_per_row(engine.decoder(), {});
+  if (!scorer.empty()) {
+    Decoder decoder(Model::load(resolve_model(scorer), model.load_options()), model.n_threads);
+    StepOptions options;
+    options.norm_layers = layers_of(score_reader()->layers(), decoder.config().n_layers);
+    options.layers = {0, options.norm_layers.end};
+    seconds += n_tokens * seconds_per_row(decoder, options);
+  }
+  return seconds;
 }
 
 // Splits in memory only and says what indexing would cost. The store itself is not touched.
@@ -152,7 +165,7 @@ void dry_run(Session& session, const IndexOptions& o, Workspace& workspace,
     }
   }
   const uint64_t each = kv_bytes_per_token(workspace.model().config());
-  const double seconds = seconds_of(plan, engine, anchor);
+  const double seconds = seconds_of(plan, engine, anchor, o.model, settings.scorer);
   const uint64_t bytes = each * static_cast<uint64_t>(plan.n_tokens);
   note_failures(session, report);
   if (session.json()) {

@@ -149,10 +149,9 @@ DocumentReport index_documents(const Session& session, DocumentStore& documents,
 
 namespace {
 
-// What speccache reads unless it is told otherwise. A passage that the scorer cannot hold is none
-// that indexing stops at.
+// A passage that the scorer cannot hold is none that indexing stops at.
 void score(const Session& session, Scorer& scorer, const Passage& passage, KvReport& report) {
-  const std::unique_ptr<ReusePolicy> reader = make_policy("speccache", {});
+  const std::unique_ptr<ReusePolicy> reader = score_reader();
   try {
     const Scorer::Outcome outcome = scorer.build({passage.title, passage.text}, reader->evidence(),
                                                  reader->layers(), session.stop_token());
@@ -164,6 +163,8 @@ void score(const Session& session, Scorer& scorer, const Passage& passage, KvRep
 }
 
 }  // namespace
+
+std::unique_ptr<ReusePolicy> score_reader() { return make_policy("speccache", {}); }
 
 KvReport build_kv(const Session& session, const DocumentStore& documents, Workspace& workspace,
                   AnchorKind kind) {

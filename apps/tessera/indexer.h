@@ -3,6 +3,7 @@
 // Used by `index` and `demo`.
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ SplitOptions split_options(const PromptBuilder& prompts, int32_t max_tokens);
 // split is removed: its old one must not be found any longer.
 DocumentReport index_documents(const Session& session, DocumentStore& documents,
                                const std::vector<std::string>& paths, const SplitOptions& split);
+
+// The policy whose scores are made, as it reads them unless it is told otherwise.
+std::unique_ptr<ReusePolicy> score_reader();
 
 // Makes the KV of every passage that has none yet. What is finished is kept when a stop is asked
 // for.

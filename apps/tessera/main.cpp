@@ -47,6 +47,25 @@ void settle_openmp(char** argv) {
   // When the system refuses, going on slower is better than not at all.
 }
 
+// To CLI11 "" is 0 and "-1" the largest unsigned number.
+void check_numbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_unsigned = type.starts_with("UINT");
+    if (!is_unsigned && !type.starts_with("INT") && !type.starts_with("FLOAT")) continue;
+    // As a transform it comes before those that read a number.
+    option->transform(CLI::Validator(
+        [is_unsigned](std::string& text) -> std::string {
+          if (text.empty()) return "the value is empty - a number is wanted";
+          if (is_unsigned && text.starts_with('-'))
+            return quote(text) + " is negative - it must not be";
+          return {};
+        },
+        ""));
+  }
+  for (CLI::App* sub : app.get_subcommands({})) check_numbers(*sub);
+}
+
 struct Failure {
   ExitStatus status;
   std::string_view code;  // for --json
@@ -181,6 +200,7 @@ int tessera_main(int argc, char** argv) {
         "interrupted.");
     session.add_options(app);
     for (AddCommand* add : kCommands) add(app, session);
+    check_numbers(app);
     return run(app, session, argc, argv);
   } catch (const OutputClosed&) {
     return kExitOk;

@@ -63,9 +63,12 @@ void ModelOptions::add_to(CLI::App& app) {
   app.add_option(
       "--scorer", scorer,
       "Small model that rates tokens where a policy needs one; default: the store's, else "
-      "smollm2-135m; 'none' in 'index' drops the store's");
-  app.add_flag("--scorer-kv", scorer_kv,
-               "Keep the scorer's own KV of chunks, so that it computes only the question");
+      "smollm2-135m; 'index' uses one only when it is named here or kept by the store, and 'none' "
+      "there drops the store's");
+  app.add_flag(
+      "--scorer-kv", scorer_kv,
+      "For --scorer-attention: keep the scorer's own KV of chunks from the first question on, "
+      "so that it computes only the question");
   app.add_option("--ctx", n_ctx,
                  "Tokens of prompt and answer together; 0: the model's, at most 8192")
       ->check(CLI::NonNegativeNumber);

@@ -3,28 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/error.h"
 
 namespace tessera {
-namespace {
-
-// f16 infinities and NaNs have all exponent bits set: values that overflowed, or a broken model.
-bool is_finite_f16(std::span<const std::byte> payload) {
-  constexpr uint16_t kExponent = 0x7C00;
-  for (size_t i = 0; i + 1 < payload.size(); i += 2) {
-    uint16_t half = 0;
-    std::memcpy(&half, payload.data() + i, sizeof(half));
-    if ((half & kExponent) == kExponent) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 ChunkBuilder::ChunkBuilder(Decoder& decoder, WorkingKv& kv, ChunkStore& store,
                            const KvDomain& domain)
     : decoder_(decoder), kv_(kv), store_(store), domain_(domain), front_(decoder, kv) {}

@@ -24,7 +24,7 @@ double divergence(std::span<const float> p, std::span<const float> q) {
     const double lp = p[i] - log_p;
     kl += std::exp(lp) * (lp - (q[i] - log_q));
   }
-  return std::max(0.0, kl);
+  return std::max(kl, 0.0);  // in this order NaN stays NaN
 }
 
 }  // namespace

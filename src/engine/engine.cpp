@@ -99,6 +99,11 @@ std::string_view segment_kind_name(SegmentKind kind) {
 
 namespace {
 
+// Nothing is measured where nothing can be chosen.
+Evidence evidence_of(const ReusePolicy& policy, const PolicyOptions& options) {
+  return options.recompute_ratio > 0 ? policy.evidence() : Evidence::kNone;
+}
+
 // What the scorer said of its own tokens, each with the target's tokens that it shares a byte with.
 Scores aligned(const Scorer::Result& rated, const ModelContext::Assembled& target) {
   Scores out;
@@ -149,6 +154,7 @@ Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& token
 // What a request is worked on with, from its policy to the step that computes its rows.
 struct Engine::Work {
   std::unique_ptr<ReusePolicy> policy;
+  Evidence evidence = Evidence::kNone;
   ModelContext::Assembled target;
   std::optional<ChunkLookup> lookup;
   std::optional<Scorer::Result> rated;
@@ -156,30 +162,28 @@ struct Engine::Work {
 };
 
 bool Engine::needs_scorer(std::string_view policy, const PolicyOptions& options) {
-  return is_of_scorer(make_policy(policy, options)->evidence());
+  return is_of_scorer(evidence_of(*make_policy(policy, options), options));
 }
 
 // A scorer that reads the prompt does so while the KV is read.
 void Engine::rate_beside_loading(const Request& request, Work& work, const std::stop_token& stop) {
-  const Evidence evidence = work.policy->evidence();
-  if (!work.lookup || !is_of_scorer(evidence) || evidence == Evidence::kStoredScorerNorms) return;
-  work.rated = scorer_->read(request, evidence, work.policy->layers(), stop);
+  if (!work.lookup || !is_of_scorer(work.evidence) || work.evidence == Evidence::kStoredScorerNorms)
+    return;
+  work.rated = scorer_->read(request, work.evidence, work.policy->layers(), stop);
 }
 
 void Engine::rate_from_store(const Request& request, Work& work, const std::stop_token& stop) {
-  if (work.policy->evidence() != Evidence::kStoredScorerNorms) return;
+  if (work.evidence != Evidence::kStoredScorerNorms) return;
   work.rated = scorer_->stored(request.passages, approximate_passages(work.target.prompt.segments),
                                work.policy->layers(), stop);
 }
 
 void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
-  const Evidence evidence = work.policy->evidence();
-  work.probe = run_probe(evidence, work.policy->layers(),
+  work.probe = run_probe(work.evidence, work.policy->layers(),
                          {context_.decoder(), context_.kv(), work.target.prompt, out.found}, stop);
-  if (evidence == Evidence::kKvDeviation)  // put back what the probe wrote over
+  if (work.evidence == Evidence::kKvDeviation)  // put back what the probe wrote over
     out.found = context_.place(work.target.prompt, std::move(out.found));
   out.kv_epoch = context_.kv().epoch();
-  out.probe_rows = work.probe.rows;
   if (work.rated) out.scorer_rows = work.rated->rows;
   const Scores scores =
       work.rated ? aligned(*work.rated, work.target) : Scores{std::move(work.probe.score), {}};
@@ -191,6 +195,10 @@ void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
   }
   const std::span<const Segment> segments = work.target.prompt.segments;
   out.plan = make_plan(work.target.prompt.segments, work.policy->select(segments, scores));
+  // A row that the probe has begun for good counts once.
+  out.probe_rows = work.probe.rows - static_cast<double>(out.plan.rows.size()) *
+                                         work.probe.resume_at /
+                                         context_.decoder().config().n_layers;
 }
 
 Prompt Engine::prompt_of(const Request& request) const {
@@ -225,7 +233,8 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
   Work work;
   work.policy = make_policy(request.policy, request.policy_options);
   check_options(request);
-  if (is_of_scorer(work.policy->evidence()) && scorer_ == nullptr) {
+  work.evidence = evidence_of(*work.policy, request.policy_options);
+  if (is_of_scorer(work.evidence) && scorer_ == nullptr) {
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("policy {} reads the scores of a small model - there is none - give a "
                             "scorer or use another policy",
@@ -331,12 +340,14 @@ bool Engine::publish_exact(const Prefilled& prefilled) {
         static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
     const KeyContext behind = {Match::kExact, AnchorKind::kBare,
                                std::span(ids).first(static_cast<size_t>(s.range.begin))};
-    const bool is_stored = context_.store()->put(
-        key_of(context_.domain(), behind, own),
-        std::make_shared<const KvChunk>(
-            context_.domain().geometry, std::vector<int32_t>(own.begin(), own.end()), Lineage{},
-            slice_capture(prefilled.captured, context_.domain().geometry, rows.size(),
-                          {first, first + s.range.size()})));
+    std::vector<std::byte> payload = slice_capture(prefilled.captured, context_.domain().geometry,
+                                                   rows.size(), {first, first + s.range.size()});
+    const bool is_stored = is_finite_f16(payload) &&
+                           context_.store()->put(key_of(context_.domain(), behind, own),
+                                                 std::make_shared<const KvChunk>(
+                                                     context_.domain().geometry,
+                                                     std::vector<int32_t>(own.begin(), own.end()),
+                                                     Lineage{}, std::move(payload)));
     all_stored = all_stored && is_stored;
   }
   return all_stored;

@@ -82,15 +82,17 @@ class Engine {
   Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer, ChunkStore* store,
          const EngineOptions& options, Scorer* scorer = nullptr);
 
-  // Whether a policy reads the scores of a small model. Throws as make_policy().
+  // Whether a policy reads the scores of a small model: not where it can choose nothing. Throws as
+  // make_policy().
   static bool needs_scorer(std::string_view policy, const PolicyOptions& options);
 
   // The prompt of a request, with nothing looked up. Throws Error(kInvalidRequest) as prefill().
   Prompt prompt_of(const Request& request) const;
 
   // A request is checked before anything is computed: Error(kInvalidRequest) says what is wrong
-  // with it. All of these throw Error(kCancelled) when `stop` is requested, Error(kModel) for
-  // logits that are not finite, Error(kIo) without memory; the engine stays usable.
+  // with it. All of these throw Error(kCancelled) when `stop` is requested and Error(kIo) without
+  // memory; choosing a token throws Error(kModel) for logits that are not finite. The engine stays
+  // usable.
 
   // Whole request: text is given to `sink` as it comes, then commit().
   Answer answer(const Request& request, const TextSink& sink = {},

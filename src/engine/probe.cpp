@@ -41,11 +41,15 @@ std::vector<int32_t> global_layers(const ModelConfig& c, LayerRange range) {
 // rows x keys x heads floats.
 constexpr int32_t kMaxQueryRows = 128;
 
-// The share of a layer that only makes K and V of a row, by multiplications with weights.
-double kv_share_of_layer(const ModelConfig& c) {
-  const double kv = 2.0 * c.embed_dim * c.kv_dim();
-  const double attention = 2.0 * c.embed_dim * c.n_heads * c.head_dim + kv;
-  return kv / (attention + 3.0 * c.embed_dim * c.ffn_dim);
+// The shares of a layer that make K and V of a row, and its query, by multiplications with weights.
+struct ProjectionShares {
+  double kv = 0, query = 0;
+};
+ProjectionShares projection_shares(const ModelConfig& c) {
+  const double query = static_cast<double>(c.n_heads) * c.head_dim;
+  const double kv = 2.0 * c.kv_dim();
+  const double all = 2.0 * query + kv + 3.0 * c.ffn_dim;  // each times embed_dim
+  return {kv / all, query / all};
 }
 
 float from_half(std::span<const std::byte> halves, size_t index) {
@@ -100,7 +104,8 @@ ProbeResult value_deviation(const ProbeInput& in, const std::stop_token& stop) {
   StepResult result = in.decoder.prefill({&in.kv, tokens, out.positions}, options, stop);
   out.hidden = std::move(result.hidden);
   out.score = deviations(in, result.v, static_cast<size_t>(c.kv_dim()));
-  out.rows = static_cast<double>(out.positions.size()) * (1.0 + kv_share_of_layer(c)) / c.n_layers;
+  out.rows =
+      static_cast<double>(out.positions.size()) * (1.0 + projection_shares(c).kv) / c.n_layers;
   return out;
 }
 
@@ -187,7 +192,8 @@ ProbeResult query_attention(const ProbeInput& in, LayerRange layers, const std::
       out.score[key] += share * result.attention[row * n_keys + key];
   }
   // Of the last layer there is no more than the projections.
-  out.rows = static_cast<double>(rows.size()) * (options.layers.end - 1 + kv_share_of_layer(c)) /
+  const ProjectionShares last = projection_shares(c);
+  out.rows = static_cast<double>(rows.size()) * (options.layers.end - 1 + last.kv + last.query) /
              c.n_layers;
   return out;
 }

@@ -111,16 +111,24 @@ Scorer::Result Scorer::read_norms(const Prompt& prompt,
           static_cast<double>(n_rows) * layers.end / context_.decoder().config().n_layers};
 }
 
+void Scorer::check_fits(size_t n_tokens) const {
+  const size_t n_before = context_.anchor(AnchorKind::kPreamble).ids.size();
+  if (n_before + n_tokens <= static_cast<size_t>(context_.n_ctx())) return;
+  throw Error(ErrorCode::kInvalidRequest,
+              fmt::format("a chunk of {} scorer tokens behind a preamble of {} does not fit into "
+                          "the scorer's context of {} - split it smaller or use another scorer",
+                          n_tokens, n_before, context_.n_ctx()));
+}
+
+void Scorer::check_fits(const PassageText& passage) const {
+  check_fits(context_.prompts().chunk_ids(passage.title, passage.text).size());
+}
+
 ChunkScores Scorer::score_alone(const PassageText& passage, LayerRange layers, double& rows,
                                 const std::stop_token& stop) {
   const std::vector<int32_t>& before = context_.anchor(AnchorKind::kPreamble).ids;
   TokenizedText chunk = context_.prompts().chunk_tokens(passage.title, passage.text);
-  if (before.size() + chunk.ids.size() > static_cast<size_t>(context_.n_ctx())) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("a chunk of {} scorer tokens behind a preamble of {} does not fit into "
-                            "the scorer's context of {} - split it smaller or use another scorer",
-                            chunk.ids.size(), before.size(), context_.n_ctx()));
-  }
+  check_fits(chunk.ids.size());
   rows += static_cast<double>(front_.put(before, stop));
   std::vector<int32_t> positions(chunk.ids.size());
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(before.size()));

@@ -50,6 +50,9 @@ class Scorer {
   Outcome build(const PassageText& passage, Evidence evidence, const LayerPart& part,
                 const std::stop_token& stop);
 
+  // A passage alone: throws Error(kInvalidRequest) when stored() could not read it.
+  void check_fits(const PassageText& passage) const;
+
   const ModelContext& context() const { return context_; }
 
  private:
@@ -61,6 +64,7 @@ class Scorer {
                           const std::stop_token& stop);
   std::optional<ChunkScores> kept_scores(const PassageText& passage, LayerRange layers);
   Outcome build_norms(const PassageText& passage, LayerRange layers, const std::stop_token& stop);
+  void check_fits(size_t n_tokens) const;
   ChunkKey key_of_scores(const PassageText& passage, LayerRange layers) const;
   LayerRange resolved(const LayerPart& part);
 

@@ -292,23 +292,28 @@ void naming(const std::string& whose, std::string_view options, const Work& work
   }
 }
 
-bool has_policy_that_reads(const EvalPlan& plan) {
+template <typename Wanted>
+bool has_evidence(const EvalPlan& plan, Wanted wanted) {
   return std::ranges::any_of(plan.policies, [&](const std::string& policy) {
-    const Evidence evidence = make_policy(policy, plan.policy_options)->evidence();
-    return is_of_scorer(evidence) && evidence != Evidence::kStoredScorerNorms;
+    return wanted(make_policy(policy, plan.policy_options)->evidence());
   });
 }
 
 // One question that does not fit must not cost a run that has gone on for hours.
 void check_lengths(const Engine& engine, const Scorer* scorer, const EvalPlan& plan) {
-  const bool reads = scorer != nullptr && has_policy_that_reads(plan);
+  const auto is_stored = [](Evidence e) { return e == Evidence::kStoredScorerNorms; };
+  const auto is_read = [&](Evidence e) { return is_of_scorer(e) && !is_stored(e); };
+  const bool reads = scorer != nullptr && has_evidence(plan, is_read);
+  const bool reads_alone = scorer != nullptr && has_evidence(plan, is_stored);
   const auto check = [&](const std::string& task, const Sample& sample) {
     const Request request = request_of(sample, plan);
     const std::string whose = fmt::format("question {} of {}", quote(sample.id), quote(task));
     naming(whose, "--passages, --ctx", [&] { engine.prompt_of(request); });
-    if (!reads) return;
-    naming(whose + " in the scorer", "--passages",
-           [&] { scorer->context().assemble(request, nullptr); });
+    naming(whose + " in the scorer", "--passages, --scorer", [&] {
+      if (reads) scorer->context().assemble(request, nullptr);
+      for (size_t i = 0; reads_alone && i < request.passages.size(); ++i)
+        scorer->check_fits(request.passages[i]);
+    });
   };
   for (const EvalSet& set : plan.sets) {
     for (const Sample& sample : set.samples) check(set.task, sample);

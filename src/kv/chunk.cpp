@@ -1,5 +1,6 @@
 #include "kv/chunk.h"
 
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -93,6 +94,16 @@ std::span<const std::byte> KvChunk::v(int32_t layer) const {
 
 size_t KvChunk::payload_bytes(const KvGeometry& geometry, int32_t n_tokens) {
   return 2 * size_t(geometry.n_layers) * geometry.layer_bytes(n_tokens);
+}
+
+bool is_finite_f16(std::span<const std::byte> halves) {
+  constexpr uint16_t kExponent = 0x7C00;  // all of its bits: infinity or NaN
+  for (size_t i = 0; i + 1 < halves.size(); i += 2) {
+    uint16_t half = 0;
+    std::memcpy(&half, halves.data() + i, sizeof(half));
+    if ((half & kExponent) == kExponent) return false;
+  }
+  return true;
 }
 
 }  // namespace tessera

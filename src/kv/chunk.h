@@ -70,6 +70,9 @@ struct KeyContext {
 };
 ChunkKey key_of(const KvDomain& domain, const KeyContext& context, std::span<const int32_t> ids);
 
+// Whether all of these f16 are finite: others are values that overflowed, or of a broken model.
+bool is_finite_f16(std::span<const std::byte> halves);
+
 // K before RoPE and V of one passage, immutable once made, so any thread may read it. Readers keep
 // it alive by its shared_ptr, also while a tier evicts it: holding the pointer is the pin.
 class KvChunk {

@@ -41,6 +41,13 @@ Error out_of_memory() {
           "not enough memory to compute - it is used up - use a smaller model or context"};
 }
 
+// Plans anew every time: the allocator by itself would keep a plan whose sizes happen to fit,
+// whatever is wired to what, and the plan of a buffer that it could not get.
+void allocate(ggml_gallocr_t allocator, ggml_cgraph* graph) {
+  if (!ggml_gallocr_reserve(allocator, graph) || !ggml_gallocr_alloc_graph(allocator, graph))
+    throw out_of_memory();
+}
+
 void compute(ggml_backend_t backend, ggml_cgraph* graph) {
   if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) throw out_of_memory();
 }
@@ -78,9 +85,10 @@ void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
                 const StepOptions& options) {
   CHECK(!sequences.empty());
   size_t n_rows = 0;
-  for (const SequenceRows& s : sequences) {
-    check_rows(c, s, options.layers.begin == 0);
-    n_rows += s.positions.size();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    check_rows(c, sequences[i], options.layers.begin == 0);
+    n_rows += sequences[i].positions.size();
+    for (size_t other = 0; other < i; ++other) CHECK(sequences[other].kv != sequences[i].kv);
   }
   const LayerRange run = {options.layers.begin,
                           options.layers.end == 0 ? c.n_layers : options.layers.end};
@@ -113,18 +121,26 @@ StepResult Decoder::run_step(std::span<const SequenceRows> sequences, const Step
   CHECK(shape.n_rows <= micro_batch_);
   const Model::State& state = model_->state();
   if (runtime_->last == nullptr || runtime_->last->shape() != shape) {
-    runtime_->last = std::make_unique<StepGraph>(state, std::move(shape));
-    if (!ggml_gallocr_alloc_graph(runtime_->allocator.get(), runtime_->last->graph())) {
-      runtime_->last.reset();
-      throw out_of_memory();
-    }
+    runtime_->last.reset();
+    auto graph = std::make_unique<StepGraph>(state, std::move(shape));
+    allocate(runtime_->allocator.get(), graph->graph());
+    runtime_->last = std::move(graph);
   }
   StepGraph& graph = *runtime_->last;
   graph.set_inputs(sequences, options);
+  // The tiled kernel multiplies what it masks by 0: an infinity that an earlier prompt left there
+  // would spread.
+  if (options.kernels == KernelClass::kPrefill) {
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      sequences[i].kv->zero_unclaimed(
+          {sequences[i].last_key() + 1, graph.shape().sequences[i].n_keys},
+          {graph.shape().layer_begin, graph.shape().layer_end});
+    }
+  }
   compute(runtime_->backend.get(), graph.graph());
   StepResult result;
   for (const SequenceRows& s : sequences) {
-    result.n_keys = std::max(result.n_keys, s.positions.back() + 1);
+    result.n_keys = std::max(result.n_keys, s.last_key() + 1);
     // KV of a position is whole only when all layers have run; a partial pass is completed by the
     // step that resumes it.
     if (graph.shape().layer_end < config().n_layers) continue;
@@ -232,7 +248,7 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
     if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled before prefill");
     return run_step({&rows, 1}, options);
   }
-  ResultJoiner joiner(config(), rows.positions.size(), rows.positions.back() + 1);
+  ResultJoiner joiner(config(), rows.positions.size(), rows.last_key() + 1);
   const size_t n_logit_layers = std::max<size_t>(1, options.logit_layers.size());
   for (int32_t begin = 0; begin < n_rows; begin += micro_batch_) {
     if (stop.stop_requested())
@@ -298,7 +314,7 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
   }
   // Its tensors lie in the buffer that is about to be used for another graph.
   runtime_->last.reset();
-  if (!ggml_gallocr_alloc_graph(runtime_->allocator.get(), graph)) throw out_of_memory();
+  allocate(runtime_->allocator.get(), graph);
   for (size_t i = 0; i < runs.size(); ++i) {
     auto* at = static_cast<int32_t*>(positions[i]->data);
     for (int32_t n = 0; n < runs[i].size(); ++n) at[n] = runs[i].begin + n;
@@ -325,10 +341,11 @@ double Decoder::share_outside_kernels(const SequenceRows& rows) {
     return true;
   };
   ggml_backend_t backend = runtime_->backend.get();
-  const StepOptions options;
+  StepOptions options;
   for (size_t begin = 0; begin < rows.positions.size();
        begin += static_cast<size_t>(micro_batch_)) {
     const size_t n = std::min(rows.positions.size() - begin, static_cast<size_t>(micro_batch_));
+    if (begin + n == rows.positions.size()) options.logit_rows = {static_cast<int32_t>(n) - 1};
     const SequenceRows part = {rows.kv, rows.tokens.subspan(begin, n),
                                rows.positions.subspan(begin, n)};
     StepGraph graph(model_->state(), shape_of_step(config(), {&part, 1}, options, n_threads_));

@@ -4,9 +4,10 @@
 //
 // Each row writes its K and V into its slot before attention reads them; attention sees key_pos <=
 // query_pos, inside the window where a layer has one. Not thread-safe: one decoder per thread.
-// Results are deterministic for equal input, weight layout and thread count. Rows of one sequence
-// computed together or apart agree exactly as long as steps keep one kernel class; between classes,
-// and between steps of one and of several sequences, they agree within rounding.
+// Results are deterministic for equal input, weight layout and thread count. K, V and hidden states
+// of one sequence's rows are the same computed together or apart in KernelClass::kPrefill, and
+// logits where as many rows' are wanted; otherwise, and between steps of one and of several
+// sequences, they agree within rounding.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,7 +68,7 @@ struct StepResult {
   std::vector<float> norms;      // [n_rows]
   std::vector<float> k, v;       // [n_rows, kv_dim]
   std::vector<float> attention;  // [attention_rows, n_keys]; each row sums to 1
-  int32_t n_keys = 0;            // highest position of the step + 1
+  int32_t n_keys = 0;            // the last key of the step + 1
   std::vector<std::byte>
       captured;  // per layer K then V, [n_rows, kv_dim] f16: the payload of a KvChunk
 };

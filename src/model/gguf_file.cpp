@@ -90,8 +90,11 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
 }
 
 void GgufFile::fail(std::string_view field, std::string_view why) const {
-  throw Error(ErrorCode::kModel,
-              fmt::format("model {}: field '{}' - {}", path_.string(), field, why));
+  throw Error(
+      ErrorCode::kModel,
+      fmt::format("model {}: field '{}' - {} - fetch the file again if it is damaged, or use "
+                  "another model",
+                  path_.string(), field, why));
 }
 
 void GgufFile::read_tensor_table() {
@@ -113,10 +116,8 @@ void GgufFile::read_tensor_table() {
     const uint64_t offset = gguf_get_tensor_offset(gguf_.get(), i);
     if (offset > file_bytes_ || data > file_bytes_ - offset ||
         t.bytes > file_bytes_ - offset - data) {
-      fail(t.name,
-           fmt::format(
-               "lies past the end of the file ({} bytes): the file is cut short, fetch it again",
-               file_bytes_));
+      fail(t.name, fmt::format("lies past the end of the file ({} bytes): the file is cut short",
+                               file_bytes_));
     }
     t.offset = data + offset;
     tensors_.push_back(std::move(t));

@@ -75,8 +75,8 @@ void LayerBuilder::write_kv(const Qkv& qkv, ggml_tensor* rotated_k) {
   }
 }
 
-// Puts attention's result of the sequence's rows where their queries are in `q`,
-// ne[head_dim, n_heads, n_padded], and returns it.
+// Gives `q`, ne[head_dim, n_heads, n_padded], with attention's result in the place of the
+// sequence's queries.
 //
 // Query heads that share K and V are handed to the kernel as rows of one head, those of one
 // position next to each other. Its tiles of 64 rows then span few positions, so that with gaps
@@ -92,6 +92,24 @@ ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
   const auto offset = [&](int32_t row) {
     return static_cast<size_t>(s.first_row + row) * q->nb[2];
   };
+  const WorkingKv::Buffers& kv = *s.kv->buffers_;
+  // rows: ne[head_dim, n_query_rows, n_groups]; gives ne[head_dim, n_groups, n_query_rows].
+  const auto attend = [&](ggml_tensor* rows, size_t p) {
+    const auto keys = [&](ggml_tensor* buffer) {
+      return ggml_view_3d(ctx, buffer, c.head_dim, s.parts[p].n_keys, c.n_kv_heads, buffer->nb[1],
+                          static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
+    };
+    const auto layer = static_cast<size_t>(layer_);
+    ggml_tensor* out = ggml_flash_attn_ext(
+        ctx, rows, keys(kv.k[layer]), keys(kv.v[layer]), step_.masks_for(layer_).parts[index][p],
+        c.scale_query_first ? 1.0F : c.attention_scale, 0.0F, 0.0F);
+    ggml_prec_set_acc(out, GGML_PREC_F32);
+    return out;
+  };
+  // A step that decodes: nothing to rearrange.
+  if (group == 1 && s.n_rows == q->ne[2] && s.parts.front().n_query_rows == s.n_rows)
+    return attend(ggml_permute(ctx, q, 0, 2, 1, 3), 0);
+
   ggml_tensor* mine = ggml_view_4d(ctx, q, c.head_dim, group, n_groups, s.n_rows, q->nb[1],
                                    group_bytes, q->nb[2], offset(0));
   mine =
@@ -101,23 +119,12 @@ ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
   const StepShape::Sequence::Part& last = s.parts.back();
   const int64_t n_missing = group * last.first_row + last.n_query_rows - mine->ne[1];
   if (n_missing > 0) mine = ggml_pad(ctx, mine, 0, static_cast<int>(n_missing), 0, 0);
-
-  const WorkingKv::Buffers& kv = *s.kv->buffers_;
   for (size_t p = 0; p < s.parts.size(); ++p) {
     const StepShape::Sequence::Part& part = s.parts[p];
-    const auto keys = [&](ggml_tensor* buffer) {
-      return ggml_view_3d(ctx, buffer, c.head_dim, part.n_keys, c.n_kv_heads, buffer->nb[1],
-                          static_cast<size_t>(c.head_dim) * buffer->nb[0], 0);
-    };
-    const auto layer = static_cast<size_t>(layer_);
-    ggml_tensor* rows =
-        ggml_view_3d(ctx, mine, c.head_dim, part.n_query_rows, n_groups, mine->nb[1], mine->nb[2],
-                     static_cast<size_t>(group * part.first_row) * mine->nb[1]);
-    ggml_tensor* attended = ggml_flash_attn_ext(
-        ctx, rows, keys(kv.k[layer]), keys(kv.v[layer]), step_.masks_for(layer_).parts[index][p],
-        c.scale_query_first ? 1.0F : c.attention_scale, 0.0F,
-        0.0F);  // ne[head_dim, n_groups, n_query_rows]
-    ggml_prec_set_acc(attended, GGML_PREC_F32);
+    ggml_tensor* attended =
+        attend(ggml_view_3d(ctx, mine, c.head_dim, part.n_query_rows, n_groups, mine->nb[1],
+                            mine->nb[2], static_cast<size_t>(group * part.first_row) * mine->nb[1]),
+               p);
     attended =
         ggml_view_4d(ctx, attended, c.head_dim, n_groups, group, part.n_rows, attended->nb[1],
                      attended->nb[2], static_cast<size_t>(group) * attended->nb[2], 0);

@@ -18,10 +18,6 @@ constexpr int32_t kFlashQueryRows = 64;
 constexpr int32_t kMinPartRows = 256;
 constexpr int32_t kRowGroup = 4;
 constexpr int32_t kMinRows = 8;
-// Keys are read in groups, the masked ones behind the last position included, so that consecutive
-// single-row steps keep one graph and the explicit softmax of a probe keeps its fast kernel.
-constexpr int32_t kKeyGroup = 32;
-constexpr int32_t kDecodeKeyGroup = 256;
 
 constexpr uint16_t kVisible = 0x0000;  // f16 0
 constexpr uint16_t kMasked = 0xFC00;   // f16 -infinity
@@ -52,11 +48,11 @@ std::vector<StepShape::Sequence::Part> parts_of(const SequenceRows& s, int32_t g
   return parts;
 }
 
-// More than `most` times the rows would be more mask than attention.
+// Where many threads make whole tiles many rows, a few rows would be more mask than attention.
 int32_t padded_rows(int32_t n_rows, int32_t whole) {
-  constexpr int32_t most = 8;
+  constexpr int32_t kMost = 2048;
   const int32_t padded = round_up(n_rows, whole);
-  return padded <= most * n_rows ? padded : std::max(n_rows, kFlashQueryRows);
+  return padded <= std::max(kMost, 2 * n_rows) ? padded : std::max(n_rows, kFlashQueryRows);
 }
 
 // An input that no node of this step's graph reads (a window's mask when only other layers run)
@@ -72,8 +68,7 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
   for (const SequenceRows& s : sequences) {
     const int32_t n_keys = round_up(s.last_key() + 1, prefill ? kKeyGroup : kDecodeKeyGroup);
     const auto n_rows = static_cast<int32_t>(s.positions.size());
-    shape.sequences.push_back(
-        {s.kv, s.kv->id(), shape.n_rows, n_rows, std::min(n_keys, s.kv->n_readable()), {}});
+    shape.sequences.push_back({s.kv, s.kv->id(), shape.n_rows, n_rows, n_keys, {}});
     shape.n_rows += n_rows;
   }
   shape.n_padded = prefill ? std::max(kMinRows, round_up(shape.n_rows, kRowGroup)) : shape.n_rows;
@@ -87,14 +82,13 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
       continue;
     }
     s.parts = parts_of(sequences[i], shape.group, whole);
-    s.parts.back().n_rows = s.n_rows - s.parts.back().first_row;
     for (StepShape::Sequence::Part& part : s.parts)
       part.n_query_rows = padded_rows(part.n_rows * shape.group, whole);
   }
   shape.layer_begin = options.layers.begin;
   shape.layer_end = options.layers.end == 0 ? config.n_layers : options.layers.end;
   shape.n_logit_rows = static_cast<int32_t>(options.logit_rows.size());
-  shape.logit_layers = options.logit_layers;
+  if (shape.n_logit_rows > 0) shape.logit_layers = options.logit_layers;
   if (shape.logit_layers.empty() && shape.n_logit_rows > 0)
     shape.logit_layers = {config.n_layers - 1};
   shape.return_hidden = options.return_hidden;
@@ -216,6 +210,7 @@ void StepGraph::collect_norm(ggml_tensor* x) {
   ggml_tensor* norm =
       ggml_sqrt(ctx(), ggml_sum_rows(ctx(), ggml_sqr(ctx(), x)));  // ne[1, n_padded]
   norm_sum_ = norm_sum_ == nullptr ? norm : ggml_add(ctx(), norm_sum_, norm);
+  ggml_build_forward_expand(graph_, norm_sum_);  // or all residuals would be kept for the end
 }
 
 void StepGraph::finish_norms() {
@@ -257,6 +252,11 @@ void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index,
       const StepShape::Sequence::Part& part = sequence.parts[p];
       for (int64_t at = 0; at < mask->ne[1]; ++at) {
         const int64_t row = at / shape_.group;
+        if (row < part.n_rows && at % shape_.group > 0) {  // the same position's next head
+          std::memcpy(static_cast<uint16_t*>(mask->data) + at * mask->ne[0],
+                      static_cast<uint16_t*>(mask->data) + (at - 1) * mask->ne[0], mask->nb[1]);
+          continue;
+        }
         fill_row(mask, at,
                  row < part.n_rows ? static_cast<size_t>(part.first_row + row) : positions.size(),
                  masks.window);

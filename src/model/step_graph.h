@@ -21,9 +21,10 @@ struct StepShape {
     uint64_t kv_id = 0;  // an address alone may be that of an earlier KV
     int32_t first_row = 0;
     int32_t n_rows = 0;  // the last sequence's include the rows that only pad the step
-    int32_t n_keys = 0;  // that attention reads, masked ones at the end included
+    int32_t n_keys = 0;  // up to its last one, masked ones at the end included
 
-    // Rows that go into flash attention together.
+    // Rows that go into flash attention together, with the keys that they read. Rows that only pad
+    // the step are in none.
     struct Part {
       int32_t first_row = 0;  // of the sequence
       int32_t n_rows = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -12,9 +13,6 @@
 
 namespace tessera {
 namespace {
-
-// Attention reads whole groups of keys, the masked ones behind the last position too (decoder.cpp).
-constexpr int32_t kSlotGroup = 256;
 
 uint64_t next_id() {
   static std::atomic<uint64_t> last = 0;
@@ -31,7 +29,7 @@ WorkingKv::WorkingKv(const ModelConfig& config, int32_t n_slots)
     : buffers_(std::make_unique<Buffers>()), id_(next_id()) {
   CHECK(n_slots > 0);
   n_slots_ = n_slots;
-  n_readable_ = (n_slots + kSlotGroup - 1) / kSlotGroup * kSlotGroup;
+  n_readable_ = (n_slots + kDecodeKeyGroup - 1) / kDecodeKeyGroup * kDecodeKeyGroup;
   valid_.assign(static_cast<size_t>(n_slots_), false);
   Buffers& b = *buffers_;
   const auto n_tensors = 2 * static_cast<size_t>(config.n_layers);
@@ -85,6 +83,17 @@ bool WorkingKv::complete_up_to(int32_t n) const {
 void WorkingKv::mark(TokenRange range) {
   CHECK(range.begin >= 0 && range.end <= n_slots_);
   std::fill(valid_.begin() + range.begin, valid_.begin() + range.end, true);
+}
+
+void WorkingKv::zero_unclaimed(TokenRange slots, LayerRange layers) {
+  for (int32_t slot = slots.begin; slot < std::min(slots.end, n_slots_); ++slot) {
+    if (has(slot)) continue;
+    for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
+      for (ggml_tensor* t :
+           {buffers_->k[static_cast<size_t>(layer)], buffers_->v[static_cast<size_t>(layer)]})
+        std::memset(row(t, slot), 0, t->nb[1]);
+    }
+  }
 }
 
 std::byte* WorkingKv::row(ggml_tensor* tensor, int32_t slot) const {

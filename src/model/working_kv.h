@@ -46,6 +46,9 @@ class WorkingKv {
   friend class StepGraph;
   static constexpr int32_t kScratchSlots = 64;  // rows that only pad a step write here
 
+  // Zeroes the slots [begin, end) that have no KV, in `layers`.
+  void zero_unclaimed(TokenRange slots, LayerRange layers);
+
   void mark(TokenRange range);
   std::byte* row(ggml_tensor* tensor, int32_t slot) const;
 

@@ -1,5 +1,6 @@
 // Every reuse policy, in one place. To add one: write policies/NAME.cpp, then add its declaration
-// and row here. The contract tests, --help and the docs then know it.
+// and row here. The contract tests and --help then know it; the tables in README.md
+// and docs/POLICIES.md are written by hand.
 #include <fmt/format.h>
 
 #include "base/error.h"

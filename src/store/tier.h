@@ -1,5 +1,5 @@
 #pragma once
-// A tier keeps KV chunks on one medium: RAM, disk or Redis.
+// A tier keeps KV chunks on one medium: RAM or disk.
 //
 // A tier may lose a chunk at any time (eviction, restart, host away) but never returns a wrong one:
 // bytes that fail their checksum, or that belong to another key, are a miss. Faults are counted in

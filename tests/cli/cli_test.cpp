@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/program.h"
@@ -16,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -73,6 +75,20 @@ TEST_F(Cli, UnknownOptionGetsTheNearestOneOfItsCommandAndOfTheProgram) {
   EXPECT_THAT(tessera_.run({"cache", "clear", "--yess"}).err, HasSubstr("did you mean '--yes'?"));
   EXPECT_THAT(tessera_.run({"cache", "clear", "--jsn"}).err, HasSubstr("did you mean '--json'?"));
   EXPECT_EQ(tessera_.run({"cache", "clear", "--jsn"}).status, 2);
+}
+
+TEST_F(Cli, EmptyAndNegativeNumbersAreRefused) {
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--ram-tier", "-1"},
+                                                        {"--disk-limit", "-5MB"},
+                                                        {"--seed", "-1"},
+                                                        {"--ram-tier", ""},
+                                                        {"--ratio", ""},
+                                                        {"--top-k", ""}}) {
+    const Outcome run = tessera_.run({"ask", "why", option, value});
+    EXPECT_EQ(run.status, 2) << option << " '" << value << "'";
+    EXPECT_THAT(run.err, AllOf(HasSubstr(option), HasSubstr(value.empty() ? "empty" : "negative")));
+  }
 }
 
 TEST_F(Cli, ErrorsAreOneObjectOnStdoutUnderJson) {

@@ -463,6 +463,12 @@ TEST(Tokenizer, FilesWithoutAUsableVocabularyAreRefused) {
                 "llama",
                 [](gguf_context* g) { set_string(g, "tokenizer.ggml.tokens", 3 + 1, "no byte"); }),
             ErrorCode::kModel);
+  // Prints the byte, but is not the name that libllama looks up.
+  EXPECT_EQ(refusal_with("llama",
+                         [](gguf_context* g) {
+                           set_string(g, "tokenizer.ggml.tokens", 3 + 0xE6, "<1xE6>");
+                         }),
+            ErrorCode::kModel);
   EXPECT_EQ(
       refusal_with("llama",
                    [](gguf_context* g) { gguf_set_val_str(g, "tokenizer.ggml.model", "t5"); }),

@@ -73,7 +73,7 @@ bool starts_another_block(std::string_view content) {
     return is_space(content[1]) || content[1] == content[0];
   }
   const size_t digits = content.find_first_not_of("0123456789");
-  return digits > 0 && digits + 1 < content.size() &&
+  return digits > 0 && digits != std::string_view::npos && digits + 1 < content.size() &&
          (content[digits] == '.' || content[digits] == ')') && is_space(content[digits + 1]);
 }
 

@@ -34,7 +34,7 @@ TEST(Sections, TextThatLooksLikeAHeadingIsText) {
        {"a\nb\n---\nc", "- item\n---\nc", "a | b\n--- | ---\n1 | 2", "x\n\n---\n\ny",
         "#hashtag\n\nx", "    # code\n\nx", "####### seven\n\nx", "C#\n\nx", "1. one\n--\nx",
         "> quote\n---\nx", "x\n-\ny", "##\n\nx", "a\n-- -\nb", "---\n# in front matter\n---\nx",
-        "---\n# y\n...\nx", "```\n# code\n```\nx"}) {
+        "---\n# y\n...\nx", "```\n# code\n```\nx", "2\n", "1984\n\nx"}) {
     const auto sections = markdown(text);
     ASSERT_EQ(sections.size(), 1U) << text;
     EXPECT_EQ(sections[0].body_begin, 0U) << text;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -173,6 +174,9 @@ void Tokenizer::State::require_writable_bytes(const std::filesystem::path& path)
                 fmt::format("{} has no token for byte {:#04x} - convert the model again",
                             path.string(), missing - byte_token.begin()));
   }
+  // A token may print a byte and not be the one that libllama looks up for it.
+  for (int byte = 1; is_spm && byte < 256; ++byte)
+    tokenize(std::string(1, static_cast<char>(byte)));
 }
 
 std::string Tokenizer::State::piece(int32_t token, bool control) const {
@@ -191,14 +195,22 @@ std::string Tokenizer::State::piece(int32_t token, bool control) const {
 std::vector<int32_t> Tokenizer::State::tokenize(std::string_view text) const {
   std::vector<int32_t> ids(text.size() + 8);
   const auto size = static_cast<int32_t>(text.size());
-  int32_t n = llama_tokenize(vocab, text.data(), size, ids.data(), static_cast<int32_t>(ids.size()),
-                             false, false);
-  if (n < 0) {
-    ids.resize(static_cast<size_t>(-n));
-    n = llama_tokenize(vocab, text.data(), size, ids.data(), static_cast<int32_t>(ids.size()),
-                       false, false);
+  const auto into_ids = [&] {
+    return llama_tokenize(vocab, text.data(), size, ids.data(), static_cast<int32_t>(ids.size()),
+                          false, false);
+  };
+  try {
+    int32_t n = into_ids();
+    if (n < 0) {
+      ids.resize(static_cast<size_t>(-n));
+      n = into_ids();
+    }
+    ids.resize(static_cast<size_t>(std::max(n, 0)));
+  } catch (const std::out_of_range&) {  // libllama's word for a token that is not there
+    throw Error(ErrorCode::kModel,
+                "the model's vocabulary lacks a token that its own rules ask for - it cannot write "
+                "every text - convert the model again or use another");
   }
-  ids.resize(static_cast<size_t>(std::max(n, 0)));
   return ids;
 }
 

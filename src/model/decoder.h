@@ -33,7 +33,10 @@ struct SequenceRows {
   // one are seen as they were before. For comparison only: causal attention ends at a row's own
   // position.
   std::span<const int32_t> last_keys = {};
-  int32_t last_key() const { return last_keys.empty() ? positions.back() : last_keys.back(); }
+  int32_t last_key_of(size_t row) const {
+    return last_keys.empty() ? positions[row] : last_keys[row];
+  }
+  int32_t last_key() const { return last_key_of(positions.size() - 1); }
 };
 
 // ggml picks its kernels by the number of rows, and they round differently (GGML.md T1 to T3).

@@ -41,8 +41,7 @@ std::vector<StepShape::Sequence::Part> parts_of(const SequenceRows& s, int32_t g
   std::vector<StepShape::Sequence::Part> parts;
   for (int32_t first = 0; first < n_rows; first += each) {
     const int32_t count = std::min(each, n_rows - first);
-    const size_t last = static_cast<size_t>(first + count) - 1;
-    const int32_t last_key = s.last_keys.empty() ? s.positions[last] : s.last_keys[last];
+    const int32_t last_key = s.last_key_of(static_cast<size_t>(first + count) - 1);
     parts.push_back({first, count, 0, round_up(last_key + 1, kKeyGroup)});
   }
   return parts;
@@ -232,40 +231,44 @@ void StepGraph::add_logits(ggml_tensor* x, int32_t layer) {
   logits_.push_back(output(logits));
 }
 
+namespace {
+
+// The keys that row `i` sees.
+TokenRange seen_by(const SequenceRows& rows, size_t i, int32_t window) {
+  return {window > 0 ? std::max(0, rows.positions[i] - window + 1) : 0, rows.last_key_of(i) + 1};
+}
+
+void fill_row(ggml_tensor* mask, int64_t at, TokenRange seen) {
+  auto* row = static_cast<uint16_t*>(mask->data) + at * mask->ne[0];
+  std::fill(row, row + mask->ne[0], kMasked);
+  std::fill(row + seen.begin, row + seen.end, kVisible);
+}
+
+// A row for each of a position's `group` query heads; those that only fill tiles see nothing.
+void fill_part(ggml_tensor* mask, const StepShape::Sequence::Part& part, const SequenceRows& rows,
+               int32_t group, int32_t window) {
+  int64_t at = 0;
+  for (int32_t row = 0; row < part.n_rows; ++row) {
+    const TokenRange seen =
+        seen_by(rows, static_cast<size_t>(part.first_row) + static_cast<size_t>(row), window);
+    for (int32_t head = 0; head < group; ++head) fill_row(mask, at++, seen);
+  }
+  while (at < mask->ne[1]) fill_row(mask, at++, {});
+}
+
+}  // namespace
+
 void StepGraph::fill_masks(const StepShape::Sequence& sequence, size_t index,
-                           const SequenceRows& sequence_rows) {
-  const std::span<const int32_t> positions = sequence_rows.positions;
-  const std::span<const int32_t> last_keys =
-      sequence_rows.last_keys.empty() ? positions : sequence_rows.last_keys;
-  // Row `at` of a mask: what row `i` of the sequence sees; a row that only pads sees nothing.
-  const auto fill_row = [&](ggml_tensor* mask, int64_t at, size_t i, int32_t window) {
-    auto* row = static_cast<uint16_t*>(mask->data) + at * mask->ne[0];
-    std::fill(row, row + mask->ne[0], kMasked);
-    if (i >= positions.size()) return;
-    const int32_t first = window > 0 ? std::max(0, positions[i] - window + 1) : 0;
-    std::fill(row + first, row + last_keys[i] + 1, kVisible);
-  };
+                           const SequenceRows& rows) {
   for (const Masks& masks : masks_) {
     for (size_t p = 0; p < sequence.parts.size(); ++p) {
       ggml_tensor* mask = masks.parts[index][p];
-      if (!is_used(mask)) continue;
-      const StepShape::Sequence::Part& part = sequence.parts[p];
-      for (int64_t at = 0; at < mask->ne[1]; ++at) {
-        const int64_t row = at / shape_.group;
-        if (row < part.n_rows && at % shape_.group > 0) {  // the same position's next head
-          std::memcpy(static_cast<uint16_t*>(mask->data) + at * mask->ne[0],
-                      static_cast<uint16_t*>(mask->data) + (at - 1) * mask->ne[0], mask->nb[1]);
-          continue;
-        }
-        fill_row(mask, at,
-                 row < part.n_rows ? static_cast<size_t>(part.first_row + row) : positions.size(),
-                 masks.window);
-      }
+      if (is_used(mask)) fill_part(mask, sequence.parts[p], rows, shape_.group, masks.window);
     }
     if (!is_used(masks.attention)) continue;
     const auto* which = static_cast<const int32_t*>(attention_rows_->data);
     for (int32_t i = 0; i < shape_.n_attention_rows; ++i)
-      fill_row(masks.attention, i, static_cast<size_t>(which[i]), masks.window);
+      fill_row(masks.attention, i, seen_by(rows, static_cast<size_t>(which[i]), masks.window));
   }
 }
 

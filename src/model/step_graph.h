@@ -77,8 +77,7 @@ class StepGraph {
   void collect_norm(ggml_tensor* x);
   void finish_norms();
   void add_logits(ggml_tensor* x, int32_t layer);
-  void fill_masks(const StepShape::Sequence& sequence, size_t index,
-                  const SequenceRows& sequence_rows);
+  void fill_masks(const StepShape::Sequence& sequence, size_t index, const SequenceRows& rows);
   ggml_tensor* output(ggml_tensor* tensor);
   // The last layer of a step that wants of it nothing but KV and a few rows' logits, or nothing but
   // KV and attention weights.

@@ -32,8 +32,8 @@ int32_t whole_tiles(int32_t n_heads, int32_t n_threads) {
 }
 
 // The rows of one sequence, cut so that each part fills whole tiles. Flash attention goes through
-// all keys it is given for every tile, and skipping those that a tile does not see costs an eighth
-// of using them: a part's end where its last row's do.
+// all keys it is given for every tile, and skipping those that a tile does not see is not free
+// (their mask is read): a part's keys end where its last row's do.
 std::vector<StepShape::Sequence::Part> parts_of(const SequenceRows& s, int32_t group,
                                                 int32_t whole) {
   const auto n_rows = static_cast<int32_t>(s.positions.size());
@@ -87,9 +87,10 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
   shape.layer_begin = options.layers.begin;
   shape.layer_end = options.layers.end == 0 ? config.n_layers : options.layers.end;
   shape.n_logit_rows = static_cast<int32_t>(options.logit_rows.size());
-  if (shape.n_logit_rows > 0) shape.logit_layers = options.logit_layers;
-  if (shape.logit_layers.empty() && shape.n_logit_rows > 0)
-    shape.logit_layers = {config.n_layers - 1};
+  if (shape.n_logit_rows > 0) {
+    shape.logit_layers = options.logit_layers;
+    if (shape.logit_layers.empty()) shape.logit_layers = {config.n_layers - 1};
+  }
   shape.return_hidden = options.return_hidden;
   shape.norm_begin = options.norm_layers.begin;
   shape.norm_end = options.norm_layers.end;

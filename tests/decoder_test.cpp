@@ -398,6 +398,46 @@ TEST_P(FamilyTest, AttentionIsCausalWindowedAndSumsToOne) {
   }
 }
 
+// What rows pay to ranges of keys is the sum of what they pay to the keys, in each layer; in blocks
+// of rows inside one micro-batch as over several micro-batches.
+TEST_P(FamilyTest, AttentionToRangesIsTheSumOverTheirKeys) {
+  const size_t n = 1000;
+  const std::vector<int32_t> prompt = ids(n);
+  const std::vector<int32_t> at = positions_from(0, n);
+  Decoder whole(model_, kTestThreads, 1024), small(model_, kTestThreads, 64);
+  StepOptions options;
+  options.attention_layers = {0, 1};
+  for (int32_t row = 3; row < 1000; row += 1 + (row % 3 == 0 ? 1 : 0))
+    options.attention_rows.push_back(row);
+  options.attention_ranges = {{0, 5}, {5, 5}, {5, 700}, {700, 1000}};
+  kv_.clear();
+  const StepResult result = whole.prefill({&kv_, prompt, at}, options);
+  kv_.clear();
+  const StepResult in_batches = small.prefill({&kv_, prompt, at}, options);
+
+  const size_t n_rows = options.attention_rows.size(), n_ranges = options.attention_ranges.size();
+  ASSERT_EQ(result.range_attention.size(), 2 * n_rows * n_ranges);
+  EXPECT_TRUE(result.attention.empty());
+  EXPECT_LE(max_abs_difference(in_batches.range_attention, result.range_attention), 1e-3F);
+  for (size_t layer = 0; layer < 2; ++layer) {
+    StepOptions by_key = options;
+    by_key.attention_layers = {static_cast<int32_t>(layer)};
+    by_key.attention_ranges.clear();
+    kv_.clear();
+    const std::vector<float> keys = whole.prefill({&kv_, prompt, at}, by_key).attention;
+    for (size_t row = 0; row < n_rows; ++row) {
+      for (size_t range = 0; range < n_ranges; ++range) {
+        double sum = 0;
+        for (int32_t key = options.attention_ranges[range].begin;
+             key < options.attention_ranges[range].end; ++key)
+          sum += keys[row * n + static_cast<size_t>(key)];
+        ASSERT_NEAR(result.range_attention[(layer * n_rows + row) * n_ranges + range], sum, 1e-3)
+            << "layer " << layer << ", row " << row << ", range " << range;
+      }
+    }
+  }
+}
+
 // O8. Rows of several sequences in one step give what each gives alone.
 TEST_P(FamilyTest, SequencesInOneStepEqualEachAlone) {
   const std::vector<int32_t> a = ids(70, 1), b = ids(290, 2);

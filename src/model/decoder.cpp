@@ -105,6 +105,8 @@ void check_step(const ModelConfig& c, std::span<const SequenceRows> sequences,
   CHECK(is_ascending_below(options.logit_layers, c.n_layers));
   CHECK(is_ascending_below(options.logit_rows, static_cast<int32_t>(n_rows)));
   CHECK(is_ascending_below(options.attention_rows, static_cast<int32_t>(n_rows)));
+  for (const TokenRange& range : options.attention_ranges)
+    CHECK(range.begin >= 0 && range.begin <= range.end);
   CHECK(options.attention_rows.empty() ||
         (sequences.size() == 1 && !options.attention_layers.empty()));
 }
@@ -176,35 +178,41 @@ StepOptions part_of(const StepOptions& options, int32_t begin, int32_t end, int3
 // Joins the results of micro-batches into what one step over all rows would have returned.
 class ResultJoiner {
  public:
-  ResultJoiner(const ModelConfig& config, size_t n_rows, int32_t n_keys)
-      : config_(config), n_rows_(n_rows) {
-    out_.n_keys = n_keys;
+  ResultJoiner(const ModelConfig& config, const SequenceRows& rows, const StepOptions& options)
+      : config_(config),
+        n_rows_(rows.positions.size()),
+        n_logit_layers_(std::max<size_t>(1, options.logit_layers.size())),
+        n_attention_layers_(options.attention_layers.size()) {
+    out_.n_keys = rows.last_key() + 1;
   }
 
-  void add(const StepResult& part, size_t n_part_rows, size_t n_logit_layers) {
+  void add(const StepResult& part, size_t n_part_rows) {
     append(out_.hidden, part.hidden);
     append(out_.norms, part.norms);
     append(out_.k, part.k);
     append(out_.v, part.v);
-    add_logits(part.logits, n_logit_layers);
+    add_by_layer(part.logits, n_logit_layers_, logits_);
     add_attention(part);
+    add_by_layer(part.range_attention, n_attention_layers_, range_attention_);
     add_captured(part.captured, n_part_rows);
     rows_done_ += n_part_rows;
   }
 
   StepResult take() {
     for (const std::vector<float>& layer : logits_) append(out_.logits, layer);
+    for (const std::vector<float>& layer : range_attention_) append(out_.range_attention, layer);
     return std::move(out_);
   }
 
  private:
-  void add_logits(const std::vector<float>& logits, size_t n_layers) {
-    if (logits.empty()) return;
-    logits_.resize(n_layers);
-    const size_t each = logits.size() / n_layers;
+  static void add_by_layer(const std::vector<float>& part, size_t n_layers,
+                           std::vector<std::vector<float>>& layers) {
+    if (part.empty()) return;
+    layers.resize(n_layers);
+    const size_t each = part.size() / n_layers;
     for (size_t i = 0; i < n_layers; ++i) {
-      logits_[i].insert(logits_[i].end(), logits.begin() + static_cast<ptrdiff_t>(i * each),
-                        logits.begin() + static_cast<ptrdiff_t>((i + 1) * each));
+      layers[i].insert(layers[i].end(), part.begin() + static_cast<ptrdiff_t>(i * each),
+                       part.begin() + static_cast<ptrdiff_t>((i + 1) * each));
     }
   }
 
@@ -231,8 +239,9 @@ class ResultJoiner {
 
   const ModelConfig& config_;
   size_t n_rows_;
+  size_t n_logit_layers_, n_attention_layers_;
   size_t rows_done_ = 0;
-  std::vector<std::vector<float>> logits_;
+  std::vector<std::vector<float>> logits_, range_attention_;  // [layers]
   StepResult out_;
 };
 
@@ -248,8 +257,7 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
     if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled before prefill");
     return run_step({&rows, 1}, options);
   }
-  ResultJoiner joiner(config(), rows.positions.size(), rows.last_key() + 1);
-  const size_t n_logit_layers = std::max<size_t>(1, options.logit_layers.size());
+  ResultJoiner joiner(config(), rows, options);
   for (int32_t begin = 0; begin < n_rows; begin += micro_batch_) {
     if (stop.stop_requested())
       throw Error(ErrorCode::kCancelled,
@@ -261,8 +269,7 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
         rows.kv, rows.tokens.empty() ? rows.tokens : rows.tokens.subspan(first, count),
         rows.positions.subspan(first, count),
         rows.last_keys.empty() ? rows.last_keys : rows.last_keys.subspan(first, count)};
-    joiner.add(run_step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count,
-               n_logit_layers);
+    joiner.add(run_step({&part, 1}, part_of(options, begin, end, config().embed_dim)), count);
   }
   return joiner.take();
 }

@@ -59,19 +59,21 @@ struct StepOptions {
   LayerRange norm_layers;  // L2 norm of the residual after each of these layers, averaged
   int32_t kv_layer =
       -1;  // K before RoPE and V of this layer; may be layers.end, which then only projects
-  bool capture_kv = false;                // the same of all layers, f16: what a chunk is made of
-  std::vector<int32_t> attention_rows;    // rows whose attention is wanted; one sequence only
-  std::vector<int32_t> attention_layers;  // averaged over heads and these layers, ascending
+  bool capture_kv = false;                   // the same of all layers, f16: what a chunk is made of
+  std::vector<int32_t> attention_rows;       // rows whose attention is wanted; one sequence only
+  std::vector<int32_t> attention_layers;     // averaged over heads and these layers, ascending
+  std::vector<TokenRange> attention_ranges;  // not of each key but of each range of keys, by layer
 };
 
 struct StepResult {
   std::vector<float> logits;  // [logit_layers or 1, logit_rows, n_vocab]
   std::vector<float>
       hidden;  // [n_rows, embed_dim], the residual after layers.end - 1, before the output norm
-  std::vector<float> norms;      // [n_rows]
-  std::vector<float> k, v;       // [n_rows, kv_dim]
-  std::vector<float> attention;  // [attention_rows, n_keys]; each row sums to 1
-  int32_t n_keys = 0;            // the last key of the step + 1
+  std::vector<float> norms;            // [n_rows]
+  std::vector<float> k, v;             // [n_rows, kv_dim]
+  std::vector<float> attention;        // [attention_rows, n_keys]; each row sums to 1
+  std::vector<float> range_attention;  // [attention_layers, attention_rows, attention_ranges]
+  int32_t n_keys = 0;                  // the last key of the step + 1
   std::vector<std::byte>
       captured;  // per layer K then V, [n_rows, kv_dim] f16: the payload of a KvChunk
 };

@@ -1,5 +1,7 @@
 #include "model/layer_builder.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "model/rope.h"
 #include "model/step_graph.h"
@@ -134,26 +136,46 @@ ggml_tensor* LayerBuilder::attend_sequence(size_t index, ggml_tensor* q) {
   return q;
 }
 
-// Flash attention returns no weights, so the wanted rows take one explicit softmax(q k), averaged
-// over heads.
-void LayerBuilder::probe_attention(ggml_tensor* q) {
+// Flash attention returns no weights, so the wanted rows take one explicit softmax(q k): that of
+// `n` rows from the `first` of them, ne[n_keys, n, n_heads].
+ggml_tensor* LayerBuilder::attention_weights(ggml_tensor* q, int64_t first, int64_t n) {
   ggml_context* ctx = step_.ctx();
   const ModelConfig& c = step_.model_.config;
   const StepShape::Sequence& s = step_.shape_.sequences.front();
   ggml_tensor* k = s.kv->buffers_->k[static_cast<size_t>(layer_)];
-  const int64_t n = step_.shape_.n_attention_rows;
+  ggml_tensor* which = step_.attention_rows_;
+  which = ggml_view_1d(ctx, which, n, static_cast<size_t>(first) * which->nb[0]);
+  ggml_tensor* mask = step_.masks_for(layer_).attention;
+  mask = ggml_view_2d(ctx, mask, mask->ne[0], n, mask->nb[1],
+                      static_cast<size_t>(first) * mask->nb[1]);
   ggml_tensor* flat = ggml_reshape_2d(ctx, q, int64_t{c.head_dim} * c.n_heads, q->ne[2]);
-  ggml_tensor* rows = ggml_reshape_3d(ctx, ggml_get_rows(ctx, flat, step_.attention_rows_),
-                                      c.head_dim, c.n_heads, n);
+  ggml_tensor* rows =
+      ggml_reshape_3d(ctx, ggml_get_rows(ctx, flat, which), c.head_dim, c.n_heads, n);
   ggml_tensor* keys = ggml_view_3d(ctx, k, c.head_dim, s.n_keys, c.n_kv_heads, k->nb[1],
                                    static_cast<size_t>(c.head_dim) * k->nb[0], 0);
-  ggml_tensor* scores =
-      ggml_mul_mat(ctx, keys, ggml_permute(ctx, rows, 0, 2, 1, 3));  // ne[n_keys, n, n_heads]
-  ggml_tensor* weights = ggml_soft_max_ext(ctx, scores, step_.masks_for(layer_).attention,
-                                           c.scale_query_first ? 1.0F : c.attention_scale, 0.0F);
-  ggml_tensor*& sum = step_.attention_sum_;
-  sum = sum == nullptr ? weights : ggml_add(ctx, sum, weights);
-  ggml_build_forward_expand(step_.graph_, sum);  // attention overwrites q
+  ggml_tensor* scores = ggml_mul_mat(ctx, keys, ggml_permute(ctx, rows, 0, 2, 1, 3));
+  return ggml_soft_max_ext(ctx, scores, mask, c.scale_query_first ? 1.0F : c.attention_scale, 0.0F);
+}
+
+void LayerBuilder::probe_attention(ggml_tensor* q) {
+  ggml_context* ctx = step_.ctx();
+  const int64_t n_rows = step_.shape_.n_attention_rows;
+  if (step_.in_range_ == nullptr) {
+    ggml_tensor* weights = attention_weights(q, 0, n_rows);
+    ggml_tensor*& sum = step_.attention_sum_;
+    sum = sum == nullptr ? weights : ggml_add(ctx, sum, weights);
+    ggml_build_forward_expand(step_.graph_, sum);  // attention overwrites q
+    return;
+  }
+  // A block at a time, since the weights of many rows would take more memory than the model.
+  constexpr int64_t kMostWeights = int64_t{4} << 20;
+  const int64_t of_row =
+      int64_t{step_.shape_.sequences.front().n_keys} * step_.model_.config.n_heads;
+  const int64_t block = std::max<int64_t>(1, kMostWeights / of_row);
+  for (int64_t first = 0; first < n_rows; first += block) {
+    ggml_tensor* weights = attention_weights(q, first, std::min(block, n_rows - first));
+    step_.range_sums_.push_back(step_.output(ggml_mul_mat(ctx, step_.in_range_, weights)));
+  }
 }
 
 ggml_tensor* LayerBuilder::query_and_write_kv(ggml_tensor* h, bool with_query) {

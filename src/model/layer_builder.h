@@ -49,6 +49,7 @@ class LayerBuilder {
   void write_kv(const Qkv& qkv, ggml_tensor* rotated_k);
   ggml_tensor* attend_sequence(size_t index, ggml_tensor* q);
   void probe_attention(ggml_tensor* q);
+  ggml_tensor* attention_weights(ggml_tensor* q, int64_t first, int64_t n);
   bool trims_rows() const;
 
   StepGraph& step_;

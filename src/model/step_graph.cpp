@@ -33,11 +33,13 @@ int32_t whole_tiles(int32_t n_heads, int32_t n_threads) {
 
 // The rows of one sequence, cut so that each part fills whole tiles. Flash attention goes through
 // all keys it is given for every tile, and skipping those that a tile does not see is not free
-// (their mask is read): a part's keys end where its last row's do.
+// (their mask is read): a part's keys end where its last row's do. Neighbours see nearly the same
+// keys, so that for them parts cost more than they save.
 std::vector<StepShape::Sequence::Part> parts_of(const SequenceRows& s, int32_t group,
                                                 int32_t whole) {
   const auto n_rows = static_cast<int32_t>(s.positions.size());
-  const int32_t each = std::max(1, round_up(kMinPartRows, whole) / group);
+  const bool has_gaps = s.positions.back() - s.positions.front() >= 2 * n_rows;
+  const int32_t each = has_gaps ? std::max(1, round_up(kMinPartRows, whole) / group) : n_rows;
   std::vector<StepShape::Sequence::Part> parts;
   for (int32_t first = 0; first < n_rows; first += each) {
     const int32_t count = std::min(each, n_rows - first);
@@ -97,7 +99,10 @@ StepShape shape_of_step(const ModelConfig& config, std::span<const SequenceRows>
   shape.kv_layer = options.kv_layer;
   shape.capture_kv = options.capture_kv;
   shape.n_attention_rows = static_cast<int32_t>(options.attention_rows.size());
-  if (shape.n_attention_rows > 0) shape.attention_layers = options.attention_layers;
+  if (shape.n_attention_rows > 0) {
+    shape.attention_layers = options.attention_layers;
+    shape.n_attention_ranges = static_cast<int32_t>(options.attention_ranges.size());
+  }
   return shape;
 }
 
@@ -132,6 +137,9 @@ void StepGraph::create_inputs() {
   if (shape_.n_logit_rows > 0) logit_rows_ = input(GGML_TYPE_I32, shape_.n_logit_rows, 1);
   if (shape_.n_attention_rows > 0)
     attention_rows_ = input(GGML_TYPE_I32, shape_.n_attention_rows, 1);
+  if (shape_.n_attention_ranges > 0) {
+    in_range_ = input(GGML_TYPE_F32, shape_.sequences.front().n_keys, shape_.n_attention_ranges);
+  }
   for (const StepShape::Sequence& s : shape_.sequences)
     slots_.push_back(input(GGML_TYPE_I64, s.n_rows, 1));
   for (int32_t layer = shape_.layer_begin; layer < shape_.layer_end; ++layer) {
@@ -300,6 +308,16 @@ void StepGraph::set_inputs(std::span<const SequenceRows> sequences, const StepOp
       slots[pad] = s.kv->n_readable() + static_cast<int64_t>(pad - at.size());
     fill_masks(s, i, sequences[i]);
   }
+  if (is_used(in_range_)) {
+    const int64_t n_keys = in_range_->ne[0];
+    auto* is_in = static_cast<float*>(in_range_->data);
+    std::fill(is_in, is_in + ggml_nelements(in_range_), 0.0F);
+    for (const TokenRange& range : options.attention_ranges) {
+      const int64_t end = std::min<int64_t>(range.end, n_keys);
+      for (int64_t key = range.begin; key < end; ++key) is_in[key] = 1.0F;
+      is_in += n_keys;
+    }
+  }
   if (hidden_in_ != nullptr) {
     auto* hidden = static_cast<float*>(hidden_in_->data);
     std::copy(options.hidden.begin(), options.hidden.end(), hidden);
@@ -329,7 +347,12 @@ void StepGraph::read_outputs(StepResult& result) const {
     result.captured.insert(result.captured.end(), data,
                            data + row_bytes * static_cast<size_t>(shape_.n_rows));
   }
-  if (attention_sum_ == nullptr) return;
+  if (attention_sum_ != nullptr) read_attention(result);
+  if (!range_sums_.empty()) read_range_attention(result);
+}
+
+void StepGraph::read_attention(StepResult& result) const {
+  const ModelConfig& c = model_.config;
   const StepShape::Sequence& s = shape_.sequences.front();
   const float scale =
       1.0F / static_cast<float>(static_cast<size_t>(c.n_heads) * shape_.attention_layers.size());
@@ -343,6 +366,22 @@ void StepGraph::read_outputs(StepResult& result) const {
       const float* from = sums + (head * n_rows + row) * width;
       float* to = result.attention.data() + row * n_keys;
       for (size_t key = 0; key < n_keys; ++key) to[key] += from[key] * scale;
+    }
+  }
+}
+
+void StepGraph::read_range_attention(StepResult& result) const {
+  const auto n_heads = static_cast<size_t>(model_.config.n_heads);
+  const auto n_ranges = static_cast<size_t>(shape_.n_attention_ranges);
+  const float share = 1.0F / static_cast<float>(n_heads);
+  std::vector<float>& out = result.range_attention;
+  for (const ggml_tensor* t : range_sums_) {
+    const size_t n = n_ranges * static_cast<size_t>(t->ne[1]);
+    const auto* sums = static_cast<const float*>(t->data);
+    out.resize(out.size() + n, 0.0F);
+    float* to = out.data() + (out.size() - n);
+    for (size_t head = 0; head < n_heads; ++head) {
+      for (size_t i = 0; i < n; ++i) to[i] += share * sums[head * n + i];
     }
   }
 }

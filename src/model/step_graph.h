@@ -48,6 +48,7 @@ struct StepShape {
   bool capture_kv = false;
   int32_t n_attention_rows = 0;
   std::vector<int32_t> attention_layers;  // empty without attention rows
+  int32_t n_attention_ranges = 0;         // 0: of every key
   bool operator==(const StepShape&) const = default;
 
   bool probes_attention(int32_t layer) const {
@@ -70,6 +71,9 @@ class StepGraph {
   void read_outputs(StepResult& result) const;
 
  private:
+  void read_attention(StepResult& result) const;
+  void read_range_attention(StepResult& result) const;
+
   friend class LayerBuilder;
 
   void create_inputs();
@@ -96,6 +100,7 @@ class StepGraph {
   ggml_tensor* positions_ = nullptr;       // I32 ne[n_padded]
   ggml_tensor* logit_rows_ = nullptr;      // I32 ne[n_logit_rows]
   ggml_tensor* attention_rows_ = nullptr;  // I32 ne[n_attention_rows]
+  ggml_tensor* in_range_ = nullptr;        // F32 ne[n_keys, n_attention_ranges], 1 or 0
   struct Masks {
     int32_t window = 0;
     std::vector<std::vector<ggml_tensor*>> parts;  // [sequence][part], F16 ne[n_keys, n_query_rows]
@@ -112,6 +117,8 @@ class StepGraph {
   ggml_tensor *k_out_ = nullptr, *v_out_ = nullptr;
   std::vector<ggml_tensor*> captured_;    // K, V of each layer, F16 ne[kv_dim, n_padded]
   ggml_tensor* attention_sum_ = nullptr;  // F32 ne[n_keys, n_attention_rows, n_heads]
+  std::vector<ggml_tensor*> range_sums_;  // F32 ne[n_attention_ranges, rows, n_heads]: by layer, of
+                                          // rows that follow each other
 };
 
 }  // namespace tessera

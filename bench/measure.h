@@ -9,16 +9,16 @@
 
 namespace tessera {
 
-struct Variant {
+struct Contestant {
   std::string name;
   std::function<void()> run;
   std::vector<double> ms;  // one per round
 };
 
 // One uncounted round first. The order turns around in every other round.
-void run_interleaved(std::vector<Variant>& variants, const BenchOptions& options);
+void run_interleaved(std::vector<Contestant>& variants, const BenchOptions& options);
 
 // Median over rounds of a.ms / b.ms, pair by pair.
-double median_ratio(const Variant& a, const Variant& b);
+double median_ratio(const Contestant& a, const Contestant& b);
 
 }  // namespace tessera

@@ -105,17 +105,17 @@ std::vector<BenchResult> against_libllama(const BenchOptions& o, const Job& job,
     for (Ours* ours : {&same, &converted}) ours->prefill(job.ids);
     for (LlamaPeer* peer : {&plain, &repacked}) peer->last_logits(job.ids);
   }
-  std::vector<Variant> v = {
+  std::vector<Contestant> v = {
       {"ours, file types", [&] { run_ours(same, job); }, {}},
       {"libllama, plain", [&] { run_peer(plain, job); }, {}},
       {"ours, default", [&] { run_ours(converted, job); }, {}},
       {"libllama, repacked (its default)", [&] { run_peer(repacked, job); }, {}}};
   run_interleaved(v, o);
-  const Variant& best = median(v[1].ms) <= median(v[3].ms) ? v[1] : v[3];
+  const Contestant& best = median(v[1].ms) <= median(v[3].ms) ? v[1] : v[3];
   const double n = job.decode_steps > 0 ? job.decode_steps : static_cast<double>(job.ids.size());
   std::vector<BenchResult> out;
   out.reserve(v.size() + 3);
-  for (const Variant& variant : v) {
+  for (const Contestant& variant : v) {
     out.push_back({fmt::format("{} {} {}", o.model_name, what, variant.name),
                    1000.0 * n / median(variant.ms), "tokens/s", std::nullopt});
   }

@@ -174,8 +174,8 @@ class TtftBench {
     const auto prefill = [&](Decoder& decoder, WorkingKv& kv) {
       return [&] { decoder.prefill({&kv, ids, positions}, {}, o_.stop); };
     };
-    std::vector<Variant> v = {{"target", prefill(engine_->decoder(), engine_->kv()), {}},
-                              {"scorer", prefill(beside, beside_kv), {}}};
+    std::vector<Contestant> v = {{"target", prefill(engine_->decoder(), engine_->kv()), {}},
+                                 {"scorer", prefill(beside, beside_kv), {}}};
     run_interleaved(v, o_);
     scorer_row_ = 1.0 / median_ratio(v[0], v[1]);
     add("cost of a scorer's row", scorer_row_, "rows");
@@ -205,7 +205,7 @@ class TtftBench {
     build(request);
     std::vector<Run> all = runs();
     double n = 0;
-    std::vector<Variant> v;
+    std::vector<Contestant> v;
     for (Run& run : all) {
       v.push_back({run.name,
                    [&] {
@@ -289,7 +289,7 @@ class TtftBench {
     ids.resize(positions.size());
     std::iota(positions.begin(), positions.end(), 0);
     int64_t rows = 0;
-    std::vector<Variant> v = {
+    std::vector<Contestant> v = {
         {"prefill",
          [&] {
            engine_->kv().clear();

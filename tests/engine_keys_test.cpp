@@ -314,8 +314,10 @@ TEST_F(LookupModelTest, RandomPromptsAreMatchedByTheRules) {
     std::vector<std::unique_ptr<Tier>> tiers;
     tiers.push_back(make_tier("ram", {}));
     ChunkStore store(std::move(tiers));
-    const LookupRules rules = {random() % 4 != 0, random() % 4 != 0, AnchorKind::kPreamble,
-                               random() % 2 ? preamble : ids_of(9)};
+    const LookupRules rules = {.exact = random() % 4 != 0,
+                               .independent = random() % 4 != 0,
+                               .anchor = AnchorKind::kPreamble,
+                               .anchor_ids = random() % 2 ? preamble : ids_of(9)};
     std::vector<std::vector<int32_t>> prompt = {preamble};
     for (size_t n = random() % 5; n > 0; --n) prompt.push_back(ids_of(1 + random() % 3));
 
@@ -360,7 +362,7 @@ TEST_F(LookupModelTest, LookupGivenUpInTheMiddleEnds) {
   tiers.push_back(make_tier("ram", {}));
   ChunkStore store(std::move(tiers));
   for (int round = 0; round < 50; ++round) {
-    ChunkLookup lookup(store, domain_, {true, true, AnchorKind::kBare, {}});
+    ChunkLookup lookup(store, domain_, {.exact = true, .independent = true});
     lookup.push(SegmentKind::kChunk, ids_of(1));
   }
 }

@@ -30,6 +30,9 @@ struct AskOptions {
   std::string anchor;
   std::string policy = "auto";
   PolicyOptions policy_options;
+  AdaptiveContext adaptive;
+  bool is_adaptive = false;
+  GivenOptions given;
   int32_t top_k = 6;
   int32_t max_tokens = 64;
   SamplerOptions sampler;
@@ -107,6 +110,16 @@ Context retrieve(const DocumentStore& documents, const AskOptions& o) {
   return out;
 }
 
+// What was tuned for this model holds where nothing was given, and what was not is said.
+void apply_profile(const Session& session, const ModelProfile& profile, const AskOptions& o,
+                   Request& request) {
+  apply(profile, request.policy, o.given, request.policy_options);
+  if (request.adaptive) apply(profile, o.given, *request.adaptive);
+  const std::string note = untuned_note(profile, request.policy, o.given, request.policy_options,
+                                        request.adaptive ? &*request.adaptive : nullptr);
+  if (!note.empty()) session.note(note);
+}
+
 Request request_of(const AskOptions& o, const Context& context, AnchorKind anchor) {
   Request r;
   r.passages = context.passages;
@@ -114,6 +127,7 @@ Request request_of(const AskOptions& o, const Context& context, AnchorKind ancho
   if (!o.system.empty()) r.system = o.system;
   r.policy = o.policy;
   r.policy_options = o.policy_options;
+  if (o.is_adaptive) r.adaptive = o.adaptive;
   r.anchor = anchor;
   r.max_tokens = o.max_tokens;
   r.sampler = o.sampler;
@@ -124,6 +138,19 @@ std::string account_line(const Answer& a) {
   return fmt::format("first token {} - {} prompt tokens: {} reused, {} recomputed, {} new",
                      human_duration(a.timings.ttft_ms() / 1000.0), a.account.total(),
                      a.account.cached(), a.account.recomputed, a.account.fresh);
+}
+
+std::string adaptive_line(const AdaptiveReport& r) {
+  return fmt::format(
+      "passages: {} of {} seen, {} (confidence {:.2f}) - {} rounds, {} rows of the question "
+      "repeated, up to {:.1f} rounds pay",
+      r.n_seen, r.n_given, r.is_confident ? "sure enough" : "not sure enough to stop earlier",
+      r.rounds.back().confidence, r.rounds.size(), r.repeated_rows, r.break_even_rounds);
+}
+
+void print_account(const Session& session, const Answer& a) {
+  session.note(account_line(a));
+  if (a.adaptive) session.note(adaptive_line(*a.adaptive));
 }
 
 void print_sources(const Session& session, const Context& context) {
@@ -161,7 +188,7 @@ void print_comparison(const Session& session, const Comparison& c) {
   session.note(fmt::format("distance: mean KL {:.4f}, top-1 {:.0f}% over {} tokens; {}",
                            c.distance.mean_kl, 100 * c.distance.top1, c.distance.n_positions,
                            c.same_answer ? "same answer" : "the answers differ"));
-  session.note(account_line(c.policy));
+  print_account(session, c.policy);
 }
 
 // Afterwards, when the answer is out: chunks that were missed get their KV for the next time.
@@ -213,8 +240,8 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
 
 // Every policy behind the same reference. The passages are brought into memory first, or the policy
 // that runs first would pay for reading them.
-void compare_all(Session& session, Workspace& workspace, const Request& request,
-                 const Context& context) {
+void compare_all(Session& session, Workspace& workspace, const AskOptions& o,
+                 const Request& request, const Context& context) {
   Engine& engine = workspace.engine();
   const std::stop_token stop = session.stop_token();
   Reference full = full_reference(engine, request, stop);
@@ -237,6 +264,7 @@ void compare_all(Session& session, Workspace& workspace, const Request& request,
     session.note(fmt::format("comparing {}", policy.name));
     Request one = request;
     one.policy = policy.name;
+    apply_profile(session, workspace.profile(), o, one);
     // Scores that are kept are made before, or the line would pay for what indexing does.
     if (Engine::needs_scorer(policy.name, request.policy_options)) engine.prefill(one, stop);
     all.push_back(compare_with(engine, full, one, {}, stop));
@@ -270,7 +298,7 @@ void report(const Session& session, const Answer& answer, const Context& context
     return session.print_json(out);
   }
   session.print(is_streamed ? "\n" : answer.text + "\n");
-  session.note(account_line(answer));
+  print_account(session, answer);
   print_sources(session, context);
 }
 
@@ -319,8 +347,9 @@ void ask(Session& session, AskOptions o) {
   const bool needs_scorer = Engine::needs_scorer(o.policy, o.policy_options) ||
                             (o.compare == "all" && has_scorer(o.model, settings));
   Workspace workspace(o.model, settings, needs_scorer);
-  const Request request = request_of(o, context, anchor);
-  if (o.compare == "all") return compare_all(session, workspace, request, context);
+  Request request = request_of(o, context, anchor);
+  if (o.compare == "all") return compare_all(session, workspace, o, request, context);
+  apply_profile(session, workspace.profile(), o, request);
   if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
   run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
 }
@@ -340,6 +369,10 @@ void add_ask(CLI::App& app, Session& session) {
                   "Share of reused tokens that is recomputed, 0..1")
       ->capture_default_str();
   add_policy_options(*sub, options->policy_options);
+  sub->add_flag("--adaptive", options->is_adaptive,
+                "Add passages a few at a time, under any policy, until the model is sure of its "
+                "first token");
+  add_adaptive_options(*sub, options->adaptive);
   sub->add_option("--anchor", options->anchor,
                   "What stood before the chunks when they were indexed; default: the store's")
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));
@@ -369,8 +402,9 @@ void add_ask(CLI::App& app, Session& session) {
           ->expected(0, 1);
   sub->add_flag("--no-stream", options->no_stream, "Print the answer only when it is complete");
   options->model.add_to(*sub);
-  sub->callback([options, compare, &session] {
+  sub->callback([options, compare, sub, &session] {
     options->is_compared = compare->count() > 0;
+    options->given = given_options(*sub);
     ask(session, std::move(*options));
   });
 }

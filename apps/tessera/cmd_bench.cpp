@@ -9,16 +9,13 @@
 #include "base/file.h"
 #include "bench/bench.h"
 #include "catalog/catalog.h"
-#include "tessera/build_info.h"
+#include "tessera/bench_output.h"
 #include "tessera/command.h"
 #include "tessera/demo_data.h"
-#include "tessera/format.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
 namespace {
-
-using nlohmann::json;
 
 struct Options {
   std::vector<std::string> models;
@@ -56,38 +53,6 @@ BenchOptions options_for(const Session& session, const Options& o, const std::st
   return b;
 }
 
-void print_results(const Session& session, const std::vector<BenchResult>& results) {
-  if (!session.json()) {
-    Table table({{"measurement"},
-                 {"value", Table::Align::kRight},
-                 {"unit"},
-                 {"target", Table::Align::kRight},
-                 {""}});
-    for (const BenchResult& r : results) {
-      table.add_row({r.name, fmt::format("{:.4g}", r.value), r.unit,
-                     r.target ? fmt::format("{} {:.4g}", r.at_most ? "<=" : ">=", *r.target) : "",
-                     r.target ? (r.ok() ? "ok" : "MISSED") : ""});
-    }
-    return session.print(table.text());
-  }
-  const BuildInfo build = build_info();
-  json rows = json::array();
-  for (const BenchResult& r : results) {
-    rows.push_back({{"name", r.name},
-                    {"value", r.value},
-                    {"unit", r.unit},
-                    {"target", r.target ? json(*r.target) : json()},
-                    {"ok", r.ok()}});
-  }
-  session.print_json(
-      {{"machine",
-        {{"cpu", build.cpu}, {"flags", build.cpu_flags}, {"threads", available_threads()}}},
-       {"commit", build.commit},
-       {"ggml", build.ggml},
-       {"seeds", json::array()},  // nothing here is drawn at random
-       {"results", rows}});
-}
-
 // Below the cache, whose disk is the one to measure.
 std::vector<BenchResult> ttft_in_scratch_folder(const BenchOptions& options) {
   make_private_dir(cache_dir());
@@ -106,7 +71,7 @@ void run(const Session& session, const Options& o, const std::vector<std::string
     const std::vector<BenchResult> results = measure(options_for(session, o, model));
     all.insert(all.end(), results.begin(), results.end());
   }
-  print_results(session, all);
+  print_bench_results(session, all);
 }
 
 void add_measurement(CLI::App& bench, Session& session, const std::string& name,
@@ -145,6 +110,8 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
 
 }  // namespace
 
+void add_bench_trace(CLI::App& bench, Session& session);
+
 void add_bench(CLI::App& app, Session& session) {
   CLI::App* sub = app.add_subcommand(
       "bench", "Measure: ratios inside one run, both sides interleaved, medians");
@@ -155,6 +122,7 @@ void add_bench(CLI::App& app, Session& session) {
       *sub, session, "ttft",
       "Time to first token of reuse policies against full prefill, loading, indexing, memory",
       ttft_in_scratch_folder);
+  add_bench_trace(*sub, session);
 }
 
 }  // namespace tessera

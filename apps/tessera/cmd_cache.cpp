@@ -7,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "eval/reference_cache.h"
 #include "store/score_store.h"
 #include "store/tier.h"
+#include "store/variant_index.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/workspace.h"
@@ -81,51 +83,55 @@ uint64_t bytes_of(const std::vector<Entry>& entries) {
 
 // What lies beside the tiers, in files of its own.
 struct Pile {
+  std::string_view name;  // in JSON
+  std::string_view text;  // with {} for the number of entries
   uint64_t entries = 0;
   uint64_t bytes = 0;  // of the files
-  std::vector<fs::path> files;
+  std::vector<fs::path> files = {};
 };
 
 // Of no file there are none: looking must not make one. One that is no database has no entries, but
 // is seen and cleared like another.
-Pile scores() {
-  Pile out;
+template <typename Records>
+void add_database(Pile& pile, const fs::path& database) {
   std::error_code failed;
-  if (!fs::exists(scores_file(), failed)) return out;
-  out.entries = ScoreStore(scores_file()).stats().entries;
+  if (!fs::exists(database, failed)) return;
+  pile.entries = Records(database).stats().entries;
   for (const char* suffix : {"", "-wal", "-shm"}) {  // SQLite's own beside it
-    const fs::path file = scores_file().string() + suffix;
+    const fs::path file = database.string() + suffix;
     if (!fs::exists(file, failed)) continue;
     const uint64_t bytes = fs::file_size(file, failed);
-    if (!failed) out.bytes += bytes;
-    out.files.push_back(file);
+    if (!failed) pile.bytes += bytes;
+    pile.files.push_back(file);
   }
-  return out;
 }
 
-// Full prefill's answers that `eval` keeps.
-Pile references() {
-  Pile out;
+std::vector<Pile> piles() {
+  Pile scores = {"scores", "scores of {} chunks"};
+  add_database<ScoreStore>(scores, scores_file());
+  Pile variants = {"variants", "the company of {} chunks made in context"};
+  add_database<VariantIndex>(variants, variants_file());
+  Pile references = {"references", "full prefill's answers to {} questions of eval"};
   for (const ReferenceFile& file : reference_files(eval_reference_dir())) {
-    ++out.entries;
-    out.bytes += file.bytes;
-    out.files.push_back(file.path);
+    ++references.entries;
+    references.bytes += file.bytes;
+    references.files.push_back(file.path);
   }
-  return out;
+  return {scores, variants, references};
 }
 
-json to_json(const Pile& pile) { return {{"entries", pile.entries}, {"bytes", pile.bytes}}; }
+void add_to(json& out, const std::vector<Pile>& all) {
+  for (const Pile& pile : all)
+    out[std::string(pile.name)] = {{"entries", pile.entries}, {"bytes", pile.bytes}};
+}
 
 // "" for nothing.
-std::string text_of(const Pile& score_pile, const Pile& reference_pile) {
+std::string text_of(const std::vector<Pile>& all) {
   std::string out;
-  if (!score_pile.files.empty()) {
-    out += fmt::format("scores of {} chunks, {}\n", human_count(score_pile.entries),
-                       human_bytes(score_pile.bytes));
-  }
-  if (!reference_pile.files.empty()) {
-    out += fmt::format("full prefill's answers to {} questions of eval, {}\n",
-                       human_count(reference_pile.entries), human_bytes(reference_pile.bytes));
+  for (const Pile& pile : all) {
+    if (pile.files.empty()) continue;
+    out += fmt::format(fmt::runtime(pile.text), human_count(pile.entries)) +
+           fmt::format(", {}\n", human_bytes(pile.bytes));
   }
   return out;
 }
@@ -140,18 +146,17 @@ void stats(const Session& session) {
     n_unreadable += entry.n_tokens ? 0 : 1;
   }
   const uint64_t bytes = bytes_of(entries);
-  const Pile score_pile = scores(), reference_pile = references();
+  const std::vector<Pile> beside = piles();
   if (session.json()) {
-    session.print_json({{"scores", to_json(score_pile)},
-                        {"references", to_json(reference_pile)},
-                        {"tiers",
-                         {{{"tier", "disk"},
-                           {"dir", cache.dir().string()},
-                           {"entries", entries.size()},
-                           {"bytes", bytes},
-                           {"tokens", n_tokens},
-                           {"unreadable", n_unreadable}}}}});
-    return;
+    json out = {{"tiers",
+                 {{{"tier", "disk"},
+                   {"dir", cache.dir().string()},
+                   {"entries", entries.size()},
+                   {"bytes", bytes},
+                   {"tokens", n_tokens},
+                   {"unreadable", n_unreadable}}}}};
+    add_to(out, beside);
+    return session.print_json(out);
   }
   Table table({{"tier"},
                {"entries", Table::Align::kRight},
@@ -162,7 +167,7 @@ void stats(const Session& session) {
   table.add_row({"disk", human_count(entries.size()), human_bytes(bytes), human_count(n_tokens),
                  n_tokens == 0 ? "-" : human_bytes(bytes / n_tokens), cache.dir().string()});
   session.print(table.text());
-  session.print(text_of(score_pile, reference_pile));
+  session.print(text_of(beside));
   if (n_unreadable != 0) {
     session.print(
         fmt::format("{} unreadable: 'tessera cache verify' removes them\n", n_unreadable));
@@ -251,30 +256,28 @@ void clear(Session& session, bool is_confirmed) {
       if (cache.tier().erase(entry.key)) deleted.push_back(entry);
     }
   }
-  const Pile score_pile = scores(), reference_pile = references();
+  const std::vector<Pile> beside = piles();
   if (is_confirmed) {
     sweep_temp_files(eval_reference_dir());
-    remove_all(session, score_pile);
-    remove_all(session, reference_pile);
+    for (const Pile& pile : beside) remove_all(session, pile);
   }
   const std::vector<Entry>& counted = is_confirmed ? deleted : entries;
   const uint64_t bytes = bytes_of(counted);
   const size_t n_left = is_confirmed ? cache.entries().size() : entries.size();
   if (session.json()) {
-    session.print_json({{"dry_run", !is_confirmed},
-                        {"deleted", deleted.size()},
-                        {"bytes_freed", bytes_of(deleted)},
-                        {"would_delete", is_confirmed ? 0 : entries.size()},
-                        {"scores", to_json(score_pile)},
-                        {"references", to_json(reference_pile)},
-                        {"left", n_left}});
+    json out = {{"dry_run", !is_confirmed},
+                {"deleted", deleted.size()},
+                {"bytes_freed", bytes_of(deleted)},
+                {"would_delete", is_confirmed ? 0 : entries.size()},
+                {"left", n_left}};
+    add_to(out, beside);
+    session.print_json(out);
   } else if (is_confirmed) {
     session.print(fmt::format("deleted {} entries, {} (disk)\n{}", counted.size(),
-                              human_bytes(bytes), text_of(score_pile, reference_pile)));
+                              human_bytes(bytes), text_of(beside)));
   } else {
     session.print(fmt::format("would delete {} entries, {} (disk)\n{}--yes to do it\n",
-                              counted.size(), human_bytes(bytes),
-                              text_of(score_pile, reference_pile)));
+                              counted.size(), human_bytes(bytes), text_of(beside)));
   }
   if (is_confirmed && n_left != 0) {
     session.note(fmt::format(
@@ -296,8 +299,8 @@ void add_cache(CLI::App& app, Session& session) {
   const auto is_confirmed = std::make_shared<bool>(false);
   CLI::App* clear_command =
       cache->add_subcommand("clear",
-                            "delete all stored KV, scores of chunks and full prefill's answers of "
-                            "eval; without --yes only say what would go");
+                            "delete all stored KV, what is recorded of chunks and full prefill's "
+                            "answers of eval; without --yes only say what would go");
   clear_command->add_flag("--yes", *is_confirmed, "really delete");
   clear_command->callback([&session, is_confirmed] { clear(session, *is_confirmed); });
 }

@@ -43,13 +43,52 @@ void add_speccache(CLI::App& app, PolicyOptions& o) {
       ->capture_default_str();
 }
 
+void add_adacache(CLI::App& app, PolicyOptions& o) {
+  app.add_option(
+         "--soft-ratio", o.soft_ratio,
+         "adacache: share recomputed where a chunk meets familiar company; at most --ratio, "
+         "which holds in strange company")
+      ->capture_default_str();
+  const std::map<std::string, bool> tiers = {{"exact", false}, {"as_paper", true}};
+  app.add_option("--hard-tier", o.hard_as_paper,
+                 "adacache: what may be loaded behind the same tokens without recompute: exact KV "
+                 "only, or as_paper, also KV that approximate reuse has made; default exact")
+      ->transform(CLI::CheckedTransformer(tiers));
+}
+
 }  // namespace
+
+void add_adaptive_options(CLI::App& app, AdaptiveContext& o) {
+  app.add_option("--adaptive-step", o.step, "Adaptive context: passages that a round adds")
+      ->capture_default_str();
+  app.add_option("--adaptive-threshold", o.threshold,
+                 "Adaptive context: confidence, 0..1, above which a round is the last; default: "
+                 "what 'tessera tune' found for the model, else 0.5")
+      ->capture_default_str();
+  app.add_option("--adaptive-lambda", o.confidence.lambda,
+                 "Adaptive context: weight of the last layers' agreement in the confidence; the "
+                 "rest is that of the entropy")
+      ->capture_default_str();
+  app.add_option("--adaptive-kl-scale", o.confidence.kl_scale,
+                 "Adaptive context: divergence of the last layers that leaves 1/e of their "
+                 "agreement, nats")
+      ->capture_default_str();
+}
+
+GivenOptions given_options(const CLI::App& app) {
+  const auto is_given = [&](const char* name) { return app.get_option(name)->count() > 0; };
+  return {.ratio = is_given("--ratio"),
+          .soft_ratio = is_given("--soft-ratio"),
+          .lambda = is_given("--adaptive-lambda"),
+          .threshold = is_given("--adaptive-threshold")};
+}
 
 void add_policy_options(CLI::App& app, PolicyOptions& o) {
   app.add_option("--head-tokens", o.head_tokens,
                  "epic: first tokens of each chunk, in place of --ratio");
   add_query_aware(app, o);
   add_speccache(app, o);
+  add_adacache(app, o);
   app.add_option(
       "--layers", o.layers,
       "query_aware, speccache: layers that scores are read from: all, two_thirds, half, "

@@ -3,12 +3,20 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "engine/request.h"
 #include "reuse/policy.h"
+#include "tessera/model_profile.h"
 
 namespace tessera {
 
 // All but --policy itself.
 void add_policy_options(CLI::App& app, PolicyOptions& options);
+
+// The parts of adaptive context; whether it is asked for is the command's to say.
+void add_adaptive_options(CLI::App& app, AdaptiveContext& adaptive);
+
+// Which of the options above, and of --ratio, were given to `app`, which has them all.
+GivenOptions given_options(const CLI::App& app);
 
 // The policies, one a line, for --help.
 std::string policy_help();

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sqlite.h"
 #include "base/text_util.h"
 #include "catalog/catalog.h"
 #include "catalog/file_digest.h"
@@ -36,10 +37,14 @@ int32_t integer_setting(const std::string& text, int32_t fallback) {
 
 std::unique_ptr<ChunkStore> open_store(const ModelOptions& options) {
   std::vector<std::unique_ptr<Tier>> tiers;
-  if (options.ram_tier_bytes > 0)  // a tier takes 0 for no limit
+  if (options.ram_tier_bytes > 0 || options.in_memory)  // a tier takes 0 for no limit
     tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = options.ram_tier_bytes}));
+  if (options.in_memory)
+    return std::make_unique<ChunkStore>(std::move(tiers),
+                                        std::make_unique<VariantIndex>(kInMemory));
   tiers.push_back(make_tier("disk", {.dir = kv_dir(), .limit_bytes = options.disk_limit_bytes}));
-  return std::make_unique<ChunkStore>(std::move(tiers));
+  return std::make_unique<ChunkStore>(std::move(tiers),
+                                      std::make_unique<VariantIndex>(variants_file()));
 }
 
 }  // namespace
@@ -142,6 +147,7 @@ fs::path store_file(const std::string& name) {
 
 fs::path kv_dir() { return cache_dir() / "kv"; }
 fs::path scores_file() { return cache_dir() / "scores.db"; }
+fs::path variants_file() { return cache_dir() / "variants.db"; }
 fs::path eval_reference_dir() { return cache_dir() / "eval" / "full"; }
 
 std::unique_ptr<DocumentStore> open_documents(const std::string& name) {
@@ -173,11 +179,13 @@ Workspace::Loaded Workspace::load(const std::string& name, const ModelOptions& o
   const FilePrint before = print_of(path);
   LoadOptions how = options.load_options();
   how.keep_file_types = how.keep_file_types || settings.keep_file_types;
-  Loaded out = {Model::load(path, how), std::make_unique<Tokenizer>(path), {}};
+  Loaded out = {Model::load(path, how), std::make_unique<Tokenizer>(path), {}, {}};
   out.options.n_threads = options.n_threads;
   out.options.leadin_tokens = settings.leadin_tokens;
   out.options.name_space = settings.name_space;
   out.options.model_digest = model_digest(path);
+  out.profile = read_profile(out.options.model_digest);
+  out.options.sink_layer = out.profile.sink_layer.value_or(-1);
   if (print_of(path) != before) {  // its KV would be stored under the name of another file
     throw Error(ErrorCode::kModel,
                 fmt::format("model {} was changed while it was loaded - run again", path.string()));
@@ -232,6 +240,24 @@ nlohmann::json to_json(const Timings& t) {
           {"decode_ms", t.decode_ms},     {"ttft_ms", t.ttft_ms()}};
 }
 
+nlohmann::json to_json(const AdaptiveReport& report) {
+  nlohmann::json rounds = nlohmann::json::array();
+  for (const Round& r : report.rounds) {
+    rounds.push_back({{"passages", r.n_passages},
+                      {"kl", r.certainty.kl},
+                      {"entropy", r.certainty.entropy},
+                      {"confidence", r.confidence},
+                      {"rows", r.rows},
+                      {"ms", r.ms}});
+  }
+  return {{"passages_given", report.n_given},
+          {"passages_seen", report.n_seen},
+          {"stopped", report.is_confident ? "confident" : "last passage"},
+          {"repeated_rows", report.repeated_rows},
+          {"break_even_rounds", report.break_even_rounds},
+          {"rounds", rounds}};
+}
+
 nlohmann::json to_json(const Answer& answer) {
   nlohmann::json segments = nlohmann::json::array();
   for (const SegmentReport& s : answer.segments) {
@@ -239,17 +265,22 @@ nlohmann::json to_json(const Answer& answer) {
                         {"tokens", s.n_tokens},
                         {"match", match_name(s.match)},
                         {"tier", s.tier.empty() ? "none" : s.tier},
-                        {"recomputed", s.recomputed}});
+                        {"recomputed", s.recomputed},
+                        {"approximation_depth", s.approximation_depth}});
+    if (s.match != Match::kSoft) continue;
+    segments.back()["matched"] = {{"predecessor", s.matched_predecessor}, {"sink", s.matched_sink}};
   }
-  return {{"text", answer.text},
-          {"policy", answer.policy},
-          {"finish_reason", answer.finish_reason},
-          {"completion_tokens", answer.tokens.size()},
-          {"usage", to_json(answer.account)},
-          {"probe_rows", answer.probe_rows},
-          {"scorer_rows", answer.scorer_rows},
-          {"timings", to_json(answer.timings)},
-          {"segments", segments}};
+  nlohmann::json out = {{"text", answer.text},
+                        {"policy", answer.policy},
+                        {"finish_reason", answer.finish_reason},
+                        {"completion_tokens", answer.tokens.size()},
+                        {"usage", to_json(answer.account)},
+                        {"probe_rows", answer.probe_rows},
+                        {"scorer_rows", answer.scorer_rows},
+                        {"timings", to_json(answer.timings)},
+                        {"segments", segments}};
+  if (answer.adaptive) out["adaptive_context"] = to_json(*answer.adaptive);
+  return out;
 }
 
 nlohmann::json to_json(const Comparison& c) {

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "retrieval/document_store.h"
 #include "tessera/command.h"
+#include "tessera/model_profile.h"
 
 namespace tessera {
 
@@ -32,6 +33,7 @@ struct ModelOptions : LoadingOptions {
   int32_t n_ctx = 0;
   uint64_t ram_tier_bytes = uint64_t{512} << 20;
   uint64_t disk_limit_bytes = 0;  // 0: none
+  bool in_memory = false;         // KV is kept in memory alone: for commands that empty the store
 
   void add_to(CLI::App& app);
 };
@@ -64,6 +66,7 @@ struct StoreSettings {
 std::filesystem::path store_file(const std::string& name);
 std::filesystem::path kv_dir();
 std::filesystem::path scores_file();
+std::filesystem::path variants_file();
 std::filesystem::path eval_reference_dir();  // full prefill's answers that `eval` keeps
 
 // An open store of documents that must exist. Throws Error(kNotFound) naming the stores there are.
@@ -80,12 +83,14 @@ class Workspace {
   ChunkStore& store() { return *store_; }
   const Model& model() const { return *model_.model; }
   Scorer* scorer() { return scorer_.get(); }  // null unless it was asked for
+  const ModelProfile& profile() const { return model_.profile; }
 
  private:
   struct Loaded {
     std::shared_ptr<const Model> model;
     std::unique_ptr<Tokenizer> tokenizer;
     EngineOptions options;
+    ModelProfile profile;
   };
   static Loaded load(const std::string& name, const ModelOptions& options,
                      const StoreSettings& settings);
@@ -105,6 +110,7 @@ uint64_t kv_bytes_per_token(const ModelConfig& config);
 
 nlohmann::json to_json(const Account& account);
 nlohmann::json to_json(const Timings& timings);
+nlohmann::json to_json(const AdaptiveReport& report);
 nlohmann::json to_json(const Answer& answer);
 nlohmann::json to_json(const Comparison& comparison);  // without full's answer
 

@@ -57,7 +57,8 @@ std::optional<uint32_t> peek_application_id(const std::filesystem::path& file) {
   return id;
 }
 
-Database::Database(const std::filesystem::path& file) : file_(std::filesystem::absolute(file)) {
+Database::Database(const std::filesystem::path& file)
+    : file_(file == kInMemory ? file : std::filesystem::absolute(file)) {
   int status = SQLITE_OK;
   handle_ = open(file_.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, status);
   if (status != SQLITE_OK) fail("cannot open");
@@ -70,6 +71,17 @@ bool Database::try_execute(const std::string& sql) {
 
 void Database::execute(const std::string& sql) {
   if (!try_execute(sql)) fail("cannot use");
+}
+
+// The change of mode does not wait for other connections, as everything else does; an exclusive
+// transaction does, and leaves behind a moment in which the change most likely succeeds.
+bool Database::use_wal() {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (try_execute("PRAGMA journal_mode=WAL") && pragma_text("journal_mode") == "wal") return true;
+    execute("BEGIN EXCLUSIVE; COMMIT");
+  }
+  return false;
 }
 
 int64_t Database::pragma_number(std::string_view name) {

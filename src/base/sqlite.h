@@ -23,6 +23,9 @@ using SqliteHandle = std::unique_ptr<sqlite3, SqliteClose>;
 // file or cannot be read. Takes no locks and writes nothing.
 std::optional<uint32_t> peek_application_id(const std::filesystem::path& file);
 
+// In place of a file: a database that lives as long as its connection.
+inline constexpr const char* kInMemory = ":memory:";
+
 // A connection for reading and writing; makes an empty file where there is none.
 class Database {
  public:
@@ -30,6 +33,10 @@ class Database {
 
   void execute(const std::string& sql);
   bool try_execute(const std::string& sql);  // false where execute() would throw
+
+  // Switches the write-ahead log on; false where the file system has no room for one. Others may be
+  // opening the file at the same time.
+  bool use_wal();
 
   int64_t pragma_number(std::string_view name);
   std::string pragma_text(std::string_view name);

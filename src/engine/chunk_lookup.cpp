@@ -1,5 +1,8 @@
 #include "engine/chunk_lookup.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/clock.h"
 
 namespace tessera {
@@ -62,36 +65,88 @@ void ChunkLookup::work_through_queue() {
     work_ms_ += watch.ms();
     chain_is_exact_ = chain_is_exact_ && found_.back().match == Match::kExact;
     before_.insert(before_.end(), asked.ids.begin(), asked.ids.end());
+    if (rules_.soft) identities_.push_back(identity_of(domain_, asked.ids));
   }
 }
 
-FoundSegment ChunkLookup::ask(const KeyContext& context, std::span<const int32_t> ids,
-                              Match match) {
-  ChunkStore::Found found = store_.find(key_of(domain_, context, ids), domain_.geometry, ids);
+FoundSegment ChunkLookup::ask(const ChunkKey& key, std::span<const int32_t> ids, Match match) {
+  ChunkStore::Found found = store_.find(key, domain_.geometry, ids);
   if (found.chunk == nullptr) return {};
   // KV that was made over approximate KV is never exact, whatever key it was found under.
-  if (match == Match::kExact && found.chunk->lineage().approximation_depth > 0) return {};
-  return {match, std::move(found.chunk), found.tier};
+  const uint32_t depth = found.chunk->lineage().approximation_depth;
+  const uint32_t most = match == Match::kSoft ? kMaxApproximationDepth : 0;
+  if (match != Match::kIndependent && !rules_.trusts_approximate && depth > most) return {};
+  return {match, std::move(found.chunk), found.tier, {}};
 }
 
-FoundSegment ChunkLookup::look_up(const Asked& asked) {
-  const bool is_storable =
-      asked.kind == SegmentKind::kPreamble || asked.kind == SegmentKind::kChunk;
-  if (!is_storable || asked.ids.empty()) return {};
-  const KeyContext anchored = {Match::kIndependent, rules_.anchor, rules_.anchor_ids};
-  if (rules_.exact && chain_is_exact_) {
-    FoundSegment found = ask({Match::kExact, AnchorKind::kBare, before_}, asked.ids, Match::kExact);
+FoundSegment ChunkLookup::ask_exact(const Asked& asked) {
+  if (chain_is_exact_) {
+    FoundSegment found =
+        ask(key_of(domain_, {Match::kExact, AnchorKind::kBare, before_, {}}, asked.ids), asked.ids,
+            Match::kExact);
     if (found.chunk != nullptr) return found;
   }
   // A first chunk whose anchor is the very ids that stand before it is exact as well (DESIGN.md
   // section 5), also when the preamble is not stored: it is then computed anew.
   const bool is_first_chunk = asked.kind == SegmentKind::kChunk && found_.size() <= 1;
-  if (rules_.exact && is_first_chunk && before_ == rules_.anchor_ids) {
-    FoundSegment found = ask(anchored, asked.ids, Match::kExact);
-    if (found.chunk != nullptr) return found;
+  if (!is_first_chunk || before_ != rules_.anchor_ids) return {};
+  return ask(
+      key_of(domain_, {Match::kIndependent, rules_.anchor, rules_.anchor_ids, {}}, asked.ids),
+      asked.ids, Match::kExact);
+}
+
+// The variant that met most of its company again: both, then the sink, then the predecessor, of
+// equals the one used most. One whose KV is gone is forgotten.
+FoundSegment ChunkLookup::ask_soft(const Asked& asked) {
+  VariantIndex* index = store_.variants();
+  if (index == nullptr || identities_.empty()) return {};
+  struct Candidate {
+    Variant variant;
+    Company matched;
+    int rank = 0;
+    size_t use_order = 0;
+  };
+  std::vector<Candidate> candidates;
+  const ChunkKey own = identity_of(domain_, asked.ids);
+  for (const Variant& v : index->find(own)) {
+    Candidate c = {v, {}, 0, candidates.size()};
+    const bool has_sink =
+        v.company.sink != ChunkKey{} &&
+        std::find(identities_.begin(), identities_.end(), v.company.sink) != identities_.end();
+    const bool has_predecessor = v.company.predecessor == identities_.back();
+    if (has_sink) c.matched.sink = v.company.sink;
+    if (has_predecessor) c.matched.predecessor = v.company.predecessor;
+    c.rank = (has_sink ? 2 : 0) + (has_predecessor ? 1 : 0);
+    if (c.rank > 0) candidates.push_back(c);
   }
-  if (!rules_.independent || asked.kind != SegmentKind::kChunk) return {};
-  return ask(anchored, asked.ids, Match::kIndependent);
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::pair(-a.rank, a.use_order) < std::pair(-b.rank, b.use_order);
+  });
+  for (const Candidate& c : candidates) {
+    FoundSegment found = ask(c.variant.blob, asked.ids, Match::kSoft);
+    if (found.chunk == nullptr) {
+      if (!store_.contains(c.variant.blob)) index->erase(own, c.variant.blob);
+      continue;
+    }
+    index->count_use(own, c.variant.blob);
+    found.matched = c.matched;
+    return found;
+  }
+  return {};
+}
+
+FoundSegment ChunkLookup::look_up(const Asked& asked) {
+  const bool is_chunk = asked.kind == SegmentKind::kChunk;
+  if ((!is_chunk && asked.kind != SegmentKind::kPreamble) || asked.ids.empty()) return {};
+  FoundSegment found;
+  if (rules_.exact) found = ask_exact(asked);
+  if (found.chunk == nullptr && rules_.soft && is_chunk) found = ask_soft(asked);
+  if (found.chunk == nullptr && rules_.independent && is_chunk) {
+    found =
+        ask(key_of(domain_, {Match::kIndependent, rules_.anchor, rules_.anchor_ids, {}}, asked.ids),
+            asked.ids, Match::kIndependent);
+  }
+  return found;
 }
 
 }  // namespace tessera

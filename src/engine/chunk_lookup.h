@@ -19,16 +19,22 @@ namespace tessera {
 // in prefix caching.
 struct LookupRules {
   bool exact = false;
+  bool soft = false;  // in-context variants, where the store has an index of them
   bool independent = false;
+  bool trusts_approximate = false;  // ReusePolicy::trusts_approximate
   AnchorKind anchor = AnchorKind::kPreamble;
-  std::vector<int32_t> anchor_ids;  // what stood before the chunks when they were indexed
+  std::vector<int32_t> anchor_ids = {};  // what stood before the chunks when they were indexed
 };
 
 struct FoundSegment {
   Match match = Match::kMiss;
   ChunkPtr chunk;         // also the pin: the chunk cannot go away while this is held
   std::string_view tier;  // "" for a miss
+  Company matched;        // kSoft: what of the recorded company was met again; zero: what was not
 };
+
+// What one approximation is made over may be such KV itself; how often, where it is not trusted.
+inline constexpr uint32_t kMaxApproximationDepth = 1;
 
 class ChunkLookup {
  public:
@@ -56,7 +62,9 @@ class ChunkLookup {
   void work_through_queue();
   bool take(Asked& asked);  // waits; false when all is done
   FoundSegment look_up(const Asked& asked);
-  FoundSegment ask(const KeyContext& context, std::span<const int32_t> ids, Match match);
+  FoundSegment ask(const ChunkKey& key, std::span<const int32_t> ids, Match match);
+  FoundSegment ask_exact(const Asked& asked);
+  FoundSegment ask_soft(const Asked& asked);
 
   ChunkStore& store_;
   const KvDomain& domain_;
@@ -65,8 +73,10 @@ class ChunkLookup {
   std::condition_variable ready_;
   std::deque<Asked> queue_;  // at most the segments of one prompt
   bool closed_ = false;
-  std::vector<int32_t> before_;  // worker only
-  bool chain_is_exact_ = true;   // worker only
+  // Of the worker only:
+  std::vector<int32_t> before_;
+  bool chain_is_exact_ = true;
+  std::vector<ChunkKey> identities_;  // of the segments so far; only where soft matches are sought
   std::vector<FoundSegment> found_;
   double work_ms_ = 0;  // worker, until it is joined
   double waited_ms_ = 0;

@@ -55,6 +55,7 @@ Distance distance_between(std::span<const float> full, std::span<const float> po
 
 Reference full_reference(Engine& engine, Request request, const std::stop_token& stop) {
   request.policy = "full";
+  request.adaptive.reset();
   request.sampler = SamplerOptions{};
   Reference out;
   Prefilled full = engine.prefill(request, stop);

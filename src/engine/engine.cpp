@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -17,13 +18,8 @@
 namespace tessera {
 namespace {
 
-bool is_exact_only(const std::vector<Match>& lookups) {
-  return lookups == std::vector<Match>{Match::kExact};
-}
-
-bool is_missed_storable(const Segment& s) {
-  return s.match == Match::kMiss &&
-         (s.kind == SegmentKind::kPreamble || s.kind == SegmentKind::kChunk);
+bool contains(const std::vector<Match>& list, Match match) {
+  return std::find(list.begin(), list.end(), match) != list.end();
 }
 
 // Rows [begin, end) of a capture over `n_rows` rows.
@@ -42,9 +38,27 @@ std::vector<std::byte> slice_capture(const std::vector<std::byte>& captured,
   return out;
 }
 
+// `chunk` with the rows `at` (numbers of its tokens) replaced by those of `computed`, which is a
+// capture of as many rows.
+std::vector<std::byte> with_rows(const KvChunk& chunk, std::span<const int32_t> at,
+                                 std::span<const std::byte> computed) {
+  std::vector<std::byte> out(chunk.payload().begin(), chunk.payload().end());
+  const size_t row = chunk.geometry().layer_bytes(1);
+  const auto n_tokens = static_cast<size_t>(chunk.n_tokens());
+  for (size_t matrix = 0; matrix < 2 * static_cast<size_t>(chunk.geometry().n_layers); ++matrix) {
+    for (size_t i = 0; i < at.size(); ++i) {
+      std::copy_n(computed.begin() + static_cast<ptrdiff_t>((matrix * at.size() + i) * row), row,
+                  out.begin() + static_cast<ptrdiff_t>(
+                                    (matrix * n_tokens + static_cast<size_t>(at[i])) * row));
+    }
+  }
+  return out;
+}
+
 // What can be said to be wrong before any work is done.
 void check_options(const Request& request) {
   const Sampler sampler(request.sampler);  // refuses values out of range
+  if (request.adaptive) check_adaptive(*request.adaptive);
   if (request.max_tokens < 0) {
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("max_tokens is {} - it must not be negative", request.max_tokens));
@@ -105,14 +119,14 @@ Evidence evidence_of(const ReusePolicy& policy, const PolicyOptions& options) {
 }
 
 // What the scorer said of its own tokens, each with the target's tokens that it shares a byte with.
-Scores aligned(const Scorer::Result& rated, const ModelContext::Assembled& target) {
+Scores aligned(const Scorer::Result& rated, std::span<const Segment> segments,
+               std::span<const std::vector<TokenRange>> chunk_bytes) {
   Scores out;
   size_t passage = 0;
-  for (const Segment& s : target.prompt.segments) {
+  for (const Segment& s : segments) {
     if (s.kind != SegmentKind::kChunk) continue;
     const ChunkScores& chunk = rated.chunks[passage];
-    const std::vector<TokenRange> covers =
-        overlapping_tokens(chunk.bytes, target.chunk_bytes[passage++]);
+    const std::vector<TokenRange> covers = overlapping_tokens(chunk.bytes, chunk_bytes[passage++]);
     out.value.insert(out.value.end(), chunk.value.begin(), chunk.value.end());
     for (const TokenRange& c : covers)
       out.covers.push_back({s.range.begin + c.begin, s.range.begin + c.end});
@@ -121,26 +135,26 @@ Scores aligned(const Scorer::Result& rated, const ModelContext::Assembled& targe
 }
 
 // Which passages were loaded and may be recomputed: only of those the scores are read.
-std::vector<bool> approximate_passages(std::span<const Segment> segments) {
+std::vector<bool> approximate_passages(std::span<const Segment> segments, size_t n_passages) {
   std::vector<bool> out;
   for (const Segment& s : segments) {
     if (s.kind == SegmentKind::kChunk) out.push_back(is_approximate(s));
   }
+  out.resize(n_passages, false);
   return out;
 }
 
-// The last key that each row sees when the rows are taken for the prompt's last ones.
-std::vector<int32_t> bottom_right(const ReusePlan& plan) {
-  const auto n_tokens = plan.segments.back().range.end;
-  const auto n_rows = static_cast<int32_t>(plan.rows.size());
-  for (const Segment& s : plan.segments) {
+// The last key that each of `n_rows` rows sees when they are taken for the prompt's last ones.
+std::vector<int32_t> bottom_right(std::span<const Segment> segments, int32_t n_rows) {
+  const auto n_tokens = segments.back().range.end;
+  for (const Segment& s : segments) {
     if (s.kind == SegmentKind::kQuery || s.match != Match::kMiss) continue;
     throw Error(
         ErrorCode::kInvalidRequest,
         "the bottom-right mask lets rows see keys behind them, and some before the question "
         "are not stored yet - index the passages first, or use the mask by position");
   }
-  std::vector<int32_t> last(plan.rows.size());
+  std::vector<int32_t> last(static_cast<size_t>(n_rows));
   std::iota(last.begin(), last.end(), n_tokens - n_rows);
   return last;
 }
@@ -149,16 +163,59 @@ std::vector<int32_t> bottom_right(const ReusePlan& plan) {
 
 Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& tokenizer,
                ChunkStore* store, const EngineOptions& options, Scorer* scorer)
-    : context_(model, tokenizer, store, options), scorer_(scorer) {}
+    : context_(model, tokenizer, store, options),
+      scorer_(scorer),
+      sink_layer_(options.sink_layer) {}
+
+namespace {
+
+// The middle layer, or the next that sees the whole prompt.
+int32_t sink_layer_of(const ModelConfig& config, int32_t wanted) {
+  int32_t layer = wanted >= 0 ? std::min(wanted, config.n_layers - 1) : config.n_layers / 2;
+  while (layer + 1 < config.n_layers &&
+         config.layers[static_cast<size_t>(layer)].sliding_window != 0)
+    ++layer;
+  return layer;
+}
+
+// The earlier chunk of most `attention`, [rows, segments], of the rows [begin, end); -1: there is
+// none.
+int32_t strongest_chunk(std::span<const Segment> segments, size_t segment,
+                        std::span<const float> attention, TokenRange rows) {
+  int32_t strongest = -1;
+  double most = 0;
+  for (size_t i = 0; i < segment; ++i) {
+    if (segments[i].kind != SegmentKind::kChunk) continue;
+    double sum = 0;
+    for (auto row = static_cast<size_t>(rows.begin); row < static_cast<size_t>(rows.end); ++row)
+      sum += attention[row * segments.size() + i];
+    if (strongest >= 0 && sum <= most) continue;
+    strongest = static_cast<int32_t>(i);
+    most = sum;
+  }
+  return strongest;
+}
+
+}  // namespace
 
 // What a request is worked on with, from its policy to the step that computes its rows.
 struct Engine::Work {
-  std::unique_ptr<ReusePolicy> policy;
+  const Request& request;
+  const std::stop_token& stop;
+  std::unique_ptr<ReusePolicy> policy = {};
   Evidence evidence = Evidence::kNone;
-  ModelContext::Assembled target;
-  std::optional<ChunkLookup> lookup;
-  std::optional<Scorer::Result> rated;
-  ProbeResult probe;
+  ModelContext::Assembled target = {};  // of all passages
+  std::optional<ChunkLookup> lookup = {};
+  std::vector<FoundSegment> found = {};  // per segment of all passages
+  std::optional<Scorer::Result> rated = {};
+  ProbeResult probe = {};
+  size_t n_standing = 0;  // segments whose KV stands in the working KV for good
+  Stopwatch watch = {};
+
+  void lap(double& ms) {
+    ms += watch.ms();
+    watch.restart();
+  }
 };
 
 bool Engine::needs_scorer(std::string_view policy, const PolicyOptions& options) {
@@ -166,71 +223,151 @@ bool Engine::needs_scorer(std::string_view policy, const PolicyOptions& options)
 }
 
 // A scorer that reads the prompt does so while the KV is read.
-void Engine::rate_beside_loading(const Request& request, Work& work, const std::stop_token& stop) {
+void Engine::rate_beside_loading(Work& work) {
   if (!work.lookup || !is_of_scorer(work.evidence) || work.evidence == Evidence::kStoredScorerNorms)
     return;
-  work.rated = scorer_->read(request, work.evidence, work.policy->layers(), stop);
+  work.rated = scorer_->read(work.request, work.evidence, work.policy->layers(), work.stop);
 }
 
-void Engine::rate_from_store(const Request& request, Work& work, const std::stop_token& stop) {
+void Engine::rate_from_store(Work& work, std::span<const Segment> segments) {
   if (work.evidence != Evidence::kStoredScorerNorms) return;
-  work.rated = scorer_->stored(request.passages, approximate_passages(work.target.prompt.segments),
-                               work.policy->layers(), stop);
+  const std::vector<PassageText>& passages = work.request.passages;
+  work.rated = scorer_->stored(passages, approximate_passages(segments, passages.size()),
+                               work.policy->layers(), work.stop);
 }
 
-void Engine::plan(Work& work, Prefilled& out, const std::stop_token& stop) {
+// Chooses among what was loaded in this round. `open` is the prompt in which all that stands
+// already counts as exact. Gives the positions to compute now.
+std::vector<int32_t> Engine::plan(Work& work, const Prompt& open, Prefilled& out) {
   work.probe = run_probe(work.evidence, work.policy->layers(),
-                         {context_.decoder(), context_.kv(), work.target.prompt, out.found}, stop);
+                         {context_.decoder(), context_.kv(), open, out.found}, work.stop);
   if (work.evidence == Evidence::kKvDeviation)  // put back what the probe wrote over
-    out.found = context_.place(work.target.prompt, std::move(out.found));
-  out.kv_epoch = context_.kv().epoch();
-  if (work.rated) out.scorer_rows = work.rated->rows;
-  const Scores scores =
-      work.rated ? aligned(*work.rated, work.target) : Scores{std::move(work.probe.score), {}};
+    context_.place(out.prompt, out.found);
+  if (work.rated) out.scorer_rows += std::exchange(work.rated->rows, 0);
+  const Scores scores = work.rated ? aligned(*work.rated, open.segments, work.target.chunk_bytes)
+                                   : Scores{std::move(work.probe.score), {}};
   if (!std::all_of(scores.value.begin(), scores.value.end(),
                    [](float v) { return std::isfinite(v); })) {
     throw Error(ErrorCode::kModel,
                 "the scores of tokens are not finite - the model file may be damaged - use another "
                 "model or policy");
   }
-  const std::span<const Segment> segments = work.target.prompt.segments;
-  out.plan = make_plan(work.target.prompt.segments, work.policy->select(segments, scores));
+  std::vector<int32_t> now =
+      make_plan(open.segments, work.policy->select(open.segments, scores)).rows;
   // A row that the probe has begun for good counts once.
-  out.probe_rows = work.probe.rows - static_cast<double>(out.plan.rows.size()) *
-                                         work.probe.resume_at /
-                                         context_.decoder().config().n_layers;
+  out.probe_rows += work.probe.rows - static_cast<double>(now.size()) * work.probe.resume_at /
+                                          context_.decoder().config().n_layers;
+  std::vector<int32_t>& rows = out.plan.rows;  // those of the question were of another place
+  rows.resize(
+      static_cast<size_t>(rows_within(rows, {0, open.segments[work.n_standing].range.begin}).end));
+  rows.insert(rows.end(), now.begin(), now.end());
+  out.plan.segments = out.prompt.segments;
+  return work.evidence == Evidence::kKvDeviation ? rows : now;
 }
 
 Prompt Engine::prompt_of(const Request& request) const {
   return context_.assemble(request, nullptr).prompt;
 }
 
-void Engine::compute(Work& work, Prefilled& out, const std::stop_token& stop) {
-  const std::vector<int32_t>& rows = out.plan.rows;
+// Only where there is something to publish: copying rows costs time that is measured.
+bool Engine::publishes(const Work& work, const Prefilled& out) const {
+  const std::optional<PublishRules> rules = publish_rules(*work.policy);
+  if (!rules || !work.lookup) return false;
+  const Publisher publisher(*context_.store(), context_.domain(), *rules);
+  const Computed computed = {out.prompt, out.plan, out.found, out.sinks, {}};
+  for (size_t i = work.n_standing; i < out.prompt.segments.size(); ++i) {
+    if (publisher.wants(computed, i)) return true;
+  }
+  return false;
+}
+
+// What later requests may want to know of the rows of this round.
+void Engine::keep(const Work& work, std::span<const int32_t> rows, const StepOptions& options,
+                  const StepResult& result, Prefilled& out) const {
+  const std::vector<Segment>& segments = out.prompt.segments;
+  for (size_t i = work.n_standing; i < segments.size(); ++i) {
+    const TokenRange mine = rows_within(rows, segments[i].range);
+    if (!result.captured.empty()) {
+      out.captured[i] =
+          slice_capture(result.captured, context_.domain().geometry, rows.size(), mine);
+    }
+    if (!result.range_attention.empty() && segments[i].kind == SegmentKind::kChunk) {
+      out.sinks[i] = strongest_chunk(segments, i, result.range_attention,
+                                     rows_within(options.attention_rows, mine));
+    }
+  }
+}
+
+void Engine::compute(Work& work, std::span<const int32_t> rows, Prefilled& out) {
+  const ModelConfig& config = context_.decoder().config();
   std::vector<int32_t> tokens;
   tokens.reserve(rows.size());
   for (const int32_t position : rows)
-    tokens.push_back(work.target.prompt.ids[static_cast<size_t>(position)]);
+    tokens.push_back(out.prompt.ids[static_cast<size_t>(position)]);
   StepOptions options;
-  const std::vector<float> hidden =
-      hidden_of(work.probe, rows, context_.decoder().config().embed_dim);
+  const std::vector<float> hidden = hidden_of(work.probe, rows, config.embed_dim);
   options.hidden = hidden;
   options.layers.begin = work.probe.resume_at;
   options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
-  // Only where there is something to publish: copying the rows costs time that is measured.
-  options.capture_kv =
-      is_exact_only(work.policy->lookups()) && work.lookup &&
-      std::any_of(out.plan.segments.begin(), out.plan.segments.end(), is_missed_storable);
+  if (work.request.adaptive) {
+    const int32_t first = std::max(options.layers.begin, config.n_layers - kCertaintyLayers);
+    for (int32_t layer = first; layer < config.n_layers; ++layer)
+      options.logit_layers.push_back(layer);
+  }
+  options.capture_kv = publishes(work, out);
+  if (options.capture_kv && contains(work.policy->lookups(), Match::kSoft)) {
+    options.attention_layers = {sink_layer_of(config, sink_layer_)};
+    const int32_t query = out.prompt.segments.back().range.begin;
+    for (int32_t i = 0; i < rows_within(rows, {0, query}).end; ++i)
+      options.attention_rows.push_back(i);
+    for (const Segment& s : out.prompt.segments) options.attention_ranges.push_back(s.range);
+  }
   std::vector<int32_t> last_keys;
-  if (work.policy->mask() == AttentionMask::kBottomRight) last_keys = bottom_right(out.plan);
+  if (work.policy->mask() == AttentionMask::kBottomRight)
+    last_keys = bottom_right(out.prompt.segments, static_cast<int32_t>(rows.size()));
   StepResult result =
-      context_.decoder().prefill({&context_.kv(), tokens, rows, last_keys}, options, stop);
+      context_.decoder().prefill({&context_.kv(), tokens, rows, last_keys}, options, work.stop);
+  keep(work, rows, options, result, out);
   out.logits = std::move(result.logits);
-  out.captured = std::move(result.captured);
+}
+
+// Puts the first `n_passages` into the prompt, behind which the question comes.
+void Engine::run_round(Work& work, size_t n_passages, Prefilled& out) {
+  const Stopwatch begun;
+  out.prompt = with_passages(work.target.prompt, n_passages);
+  const size_t n_segments = out.prompt.segments.size();
+  out.found.assign(work.found.begin(), work.found.begin() + static_cast<ptrdiff_t>(n_segments) - 1);
+  out.found.emplace_back();  // the question
+  out.captured.resize(work.n_standing);
+  out.captured.resize(n_segments);
+  out.sinks.resize(work.n_standing, -1);
+  out.sinks.resize(n_segments, -1);
+  context_.place(out.prompt, out.found, work.n_standing);
+  work.lap(out.timings.load_ms);
+
+  Prompt open = out.prompt;
+  for (size_t i = 0; i < work.n_standing; ++i) open.segments[i].match = Match::kExact;
+  rate_from_store(work, open.segments);
+  work.lap(out.timings.score_ms);
+  const std::vector<int32_t> rows = plan(work, open, out);
+  work.lap(out.timings.select_ms);
+  compute(work, rows, out);
+  out.kv_epoch = context_.kv().epoch();
+  work.lap(out.timings.prefill_ms);
+  work.n_standing = n_segments - 1;
+  if (work.request.adaptive && out.adaptive) {
+    const auto n_vocab = context_.decoder().config().n_vocab;
+    Round round;
+    round.n_passages = static_cast<int32_t>(n_passages);
+    round.rows = static_cast<int32_t>(rows.size());
+    round.ms = begun.ms();
+    add_round(*work.request.adaptive, out.logits, n_vocab, round, *out.adaptive);
+    out.logits.erase(out.logits.begin(), out.logits.end() - n_vocab);
+  }
 }
 
 Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
-  Work work;
+  Work work = {request, stop};
   work.policy = make_policy(request.policy, request.policy_options);
   check_options(request);
   work.evidence = evidence_of(*work.policy, request.policy_options);
@@ -241,33 +378,62 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
                             request.policy));
   }
   Prefilled out;
-  Stopwatch watch;
-  const auto lap = [&watch](double& ms) {
-    ms += watch.ms();
-    watch.restart();
-  };
-  context_.start_lookup(work.policy->lookups(), request.anchor, work.lookup);
-  ChunkLookup* lookup = work.lookup ? &*work.lookup : nullptr;
-  work.target = context_.assemble(request, lookup);
-  lap(out.timings.tokenize_ms);
-  rate_beside_loading(request, work, stop);
-  lap(out.timings.score_ms);
+  work.watch.restart();
+  context_.start_lookup({work.policy->lookups(), request.anchor, work.policy->trusts_approximate()},
+                        work.lookup);
+  work.target = context_.assemble(request, work.lookup ? &*work.lookup : nullptr);
+  work.lap(out.timings.tokenize_ms);
+  rate_beside_loading(work);
+  work.lap(out.timings.score_ms);
+  if (work.lookup) {
+    work.found = work.lookup->finish();
+    out.timings.load_hidden_ms = std::max(0.0, work.lookup->work_ms() - work.lookup->waited_ms());
+  }
+  work.found.resize(work.target.prompt.segments.size());
+  work.lap(out.timings.load_ms);
 
-  out.found =
-      context_.place(work.target.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
-  if (lookup != nullptr)
-    out.timings.load_hidden_ms = std::max(0.0, lookup->work_ms() - lookup->waited_ms());
-  lap(out.timings.load_ms);
-
-  rate_from_store(request, work, stop);
-  lap(out.timings.score_ms);
-  plan(work, out, stop);
-  lap(out.timings.select_ms);
-  compute(work, out, stop);
-  out.prompt = std::move(work.target.prompt);
-  lap(out.timings.prefill_ms);
+  const size_t n_passages = request.passages.size();
+  const size_t step = request.adaptive ? static_cast<size_t>(request.adaptive->step)
+                                       : std::max<size_t>(1, n_passages);
+  if (request.adaptive) {
+    out.adaptive.emplace();
+    out.adaptive->n_given = static_cast<int32_t>(n_passages);
+  }
+  for (size_t n = std::min(step, n_passages);; n = std::min(n + step, n_passages)) {
+    run_round(work, n, out);
+    if (n == n_passages || (out.adaptive && out.adaptive->is_confident)) break;
+  }
+  if (request.adaptive && out.adaptive) finish_report(*request.adaptive, out.plan, *out.adaptive);
   return out;
 }
+
+namespace {
+
+// What was said and counted of the prompt while it was prefilled.
+void account_for(const Prefilled& prefilled, Answer& answer) {
+  answer.account = account_of(prefilled.plan);
+  answer.probe_rows = prefilled.probe_rows;
+  answer.scorer_rows = prefilled.scorer_rows;
+  answer.timings = prefilled.timings;
+  answer.adaptive = prefilled.adaptive;
+  for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
+    const Segment& s = prefilled.plan.segments[i];
+    const FoundSegment& found = prefilled.found[i];
+    SegmentReport& report = answer.segments.emplace_back();
+    report.kind = s.kind;
+    report.n_tokens = s.range.size();
+    report.match = s.match;
+    report.tier = found.tier;
+    report.recomputed = account_of({{s}, prefilled.plan.rows}).recomputed;
+    if (found.chunk != nullptr)
+      report.approximation_depth = found.chunk->lineage().approximation_depth;
+    if (found.matched.predecessor != ChunkKey{})
+      report.matched_predecessor = found.matched.predecessor.hex();
+    if (found.matched.sink != ChunkKey{}) report.matched_sink = found.matched.sink.hex();
+  }
+}
+
+}  // namespace
 
 Answer Engine::generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
                         const std::stop_token& stop) {
@@ -314,43 +480,23 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
   }
   prefilled.timings.decode_ms = watch.ms() - prefilled.timings.first_token_ms;
 
-  answer.account = account_of(prefilled.plan);
-  answer.probe_rows = prefilled.probe_rows;
-  answer.scorer_rows = prefilled.scorer_rows;
-  answer.timings = prefilled.timings;
-  for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
-    const Segment& s = prefilled.plan.segments[i];
-    const Account part = account_of({{s}, prefilled.plan.rows});
-    answer.segments.push_back(
-        {s.kind, s.range.size(), s.match, std::string(prefilled.found[i].tier), part.recomputed});
-  }
+  account_for(prefilled, answer);
   return answer;
 }
 
-bool Engine::publish_exact(const Prefilled& prefilled) {
-  bool all_stored = true;
-  if (prefilled.captured.empty()) return all_stored;  // nothing was missed
-  const std::vector<int32_t>& ids = prefilled.prompt.ids;
-  const std::vector<int32_t>& rows = prefilled.plan.rows;
-  for (const Segment& s : prefilled.plan.segments) {
-    if (!is_missed_storable(s)) continue;
-    const auto first = static_cast<int32_t>(
-        std::lower_bound(rows.begin(), rows.end(), s.range.begin) - rows.begin());
-    const std::span<const int32_t> own = std::span(ids).subspan(
-        static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
-    const KeyContext behind = {Match::kExact, AnchorKind::kBare,
-                               std::span(ids).first(static_cast<size_t>(s.range.begin))};
-    std::vector<std::byte> payload = slice_capture(prefilled.captured, context_.domain().geometry,
-                                                   rows.size(), {first, first + s.range.size()});
-    const bool is_stored = is_finite_f16(payload) &&
-                           context_.store()->put(key_of(context_.domain(), behind, own),
-                                                 std::make_shared<const KvChunk>(
-                                                     context_.domain().geometry,
-                                                     std::vector<int32_t>(own.begin(), own.end()),
-                                                     Lineage{}, std::move(payload)));
-    all_stored = all_stored && is_stored;
-  }
-  return all_stored;
+bool Engine::publish(const PublishRules& rules, const Prefilled& prefilled) {
+  const auto payload = [&](size_t i) -> std::vector<std::byte> {
+    const Segment& s = prefilled.plan.segments[i];
+    const KvChunk* loaded = prefilled.found[i].chunk.get();
+    if (loaded == nullptr || prefilled.captured[i].empty()) return prefilled.captured[i];
+    const TokenRange rows = rows_within(prefilled.plan.rows, s.range);
+    std::vector<int32_t> at;
+    for (int32_t row = rows.begin; row < rows.end; ++row)
+      at.push_back(prefilled.plan.rows[static_cast<size_t>(row)] - s.range.begin);
+    return with_rows(*loaded, at, prefilled.captured[i]);
+  };
+  return Publisher(*context_.store(), context_.domain(), rules)
+      .publish({prefilled.prompt, prefilled.plan, prefilled.found, prefilled.sinks, payload});
 }
 
 bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
@@ -383,11 +529,13 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
 
 bool Engine::commit(const Request& request, const Prefilled& prefilled,
                     const std::stop_token& stop) {
-  const std::vector<Match> lookups = make_policy(request.policy, request.policy_options)->lookups();
-  if (context_.store() == nullptr || lookups.empty()) return true;
+  const std::unique_ptr<ReusePolicy> policy = make_policy(request.policy, request.policy_options);
+  if (context_.store() == nullptr || policy->lookups().empty()) return true;
   try {
-    return is_exact_only(lookups) ? publish_exact(prefilled)
-                                  : build_missed(request, prefilled, stop);
+    const std::optional<PublishRules> rules = publish_rules(*policy);
+    const bool is_published = !rules || publish(*rules, prefilled);
+    if (!contains(policy->lookups(), Match::kIndependent)) return is_published;
+    return build_missed(request, prefilled, stop) && is_published;
   } catch (const std::exception& error) {  // no memory counts too: the answer is out
     spdlog::warn("chunks that were missed are not stored: {}", error.what());
     return false;

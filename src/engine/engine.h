@@ -12,7 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/adaptive.h"
 #include "engine/model_context.h"
+#include "engine/publisher.h"
 #include "engine/request.h"
 #include "engine/scorer.h"
 #include "kv/account.h"
@@ -42,6 +44,9 @@ struct SegmentReport {
   Match match = Match::kMiss;
   std::string tier;  // "" for a miss
   int32_t recomputed = 0;
+  uint32_t approximation_depth = 0;  // of the KV that was loaded
+  // Of a soft match, which of the recorded company was met again, hex; "" for what was not.
+  std::string matched_predecessor, matched_sink;
 };
 
 // A prompt whose KV stands in the engine's working KV, until the engine's next prefill or commit.
@@ -53,9 +58,12 @@ struct Prefilled {
   std::vector<float> logits;        // [n_vocab], of the last token
   double probe_rows = 0;            // work of the policy's evidence, in rows through all layers
   double scorer_rows = 0;           // the same of the scorer's, in rows of its own
-  // KV of the computed rows, as in StepResult::captured; only for policies that ask for nothing but
-  // exact matches: what they compute is exact and may be published as such.
-  std::vector<std::byte> captured;
+  // Per segment the KV of its computed rows, as in StepResult::captured; only where it may be
+  // published: empty otherwise.
+  std::vector<std::vector<std::byte>> captured;
+  // Per segment the earlier chunk that its computed rows attend to most, -1: none was read off.
+  std::vector<int32_t> sinks;
+  std::optional<AdaptiveReport> adaptive;
   Timings timings;
 };
 
@@ -68,6 +76,7 @@ struct Answer {
   double probe_rows = 0, scorer_rows = 0;  // as in Prefilled
   Timings timings;
   std::vector<SegmentReport> segments;
+  std::optional<AdaptiveReport> adaptive;  // only where the request asked for it
 };
 
 class Engine {
@@ -102,9 +111,11 @@ class Engine {
   Prefilled prefill(const Request& request, const std::stop_token& stop = {});
   Answer generate(const Request& request, Prefilled& prefilled, const TextSink& sink,
                   const std::stop_token& stop = {});
-  // Stores what the request missed: under an exact-only policy the exact KV it computed, else
-  // anchored blobs, which are made now and cost about a prefill of those chunks. Overwrites the
-  // working KV. The answer is out by then, so a failure (a stop, a full disk) is no error: false.
+  // Stores what the request computed and others may find: exact KV under policies that look for
+  // nothing else, and under those that look for soft matches, which also keep KV made in context as
+  // what it is; else anchored blobs of what was missed, which are made now and cost about a prefill
+  // of those chunks. Overwrites the working KV. The answer is out by then, so a failure (a stop, a
+  // full disk) is no error: false.
   bool commit(const Request& request, const Prefilled& prefilled, const std::stop_token& stop = {});
   // Logits behind each of `tokens`, teacher-forced behind the prompt: [tokens, n_vocab], at least
   // one row, fewer where the context ends; the prompt's own last ones first, so that row i predicts
@@ -121,16 +132,21 @@ class Engine {
 
  private:
   struct Work;
-  void rate_beside_loading(const Request& request, Work& work, const std::stop_token& stop);
-  void rate_from_store(const Request& request, Work& work, const std::stop_token& stop);
-  void plan(Work& work, Prefilled& out, const std::stop_token& stop);
-  void compute(Work& work, Prefilled& out, const std::stop_token& stop);
-  bool publish_exact(const Prefilled& prefilled);
+  void rate_beside_loading(Work& work);
+  void rate_from_store(Work& work, std::span<const Segment> segments);
+  void run_round(Work& work, size_t n_passages, Prefilled& out);
+  std::vector<int32_t> plan(Work& work, const Prompt& open, Prefilled& out);
+  bool publishes(const Work& work, const Prefilled& out) const;
+  void compute(Work& work, std::span<const int32_t> rows, Prefilled& out);
+  void keep(const Work& work, std::span<const int32_t> rows, const StepOptions& options,
+            const StepResult& result, Prefilled& out) const;
+  bool publish(const PublishRules& rules, const Prefilled& prefilled);
   bool build_missed(const Request& request, const Prefilled& prefilled,
                     const std::stop_token& stop);
 
   ModelContext context_;
   Scorer* scorer_;
+  int32_t sink_layer_;
 };
 
 std::string_view match_name(Match match);

@@ -135,26 +135,32 @@ ModelContext::Assembled ModelContext::assemble(const Request& request, ChunkLook
   return out;
 }
 
-void ModelContext::start_lookup(const std::vector<Match>& matches, AnchorKind kind,
-                                std::optional<ChunkLookup>& lookup) const {
-  if (store_ == nullptr || matches.empty()) return;
-  const LookupRules rules = {contains(matches, Match::kExact),
-                             contains(matches, Match::kIndependent), kind, anchor(kind).ids};
-  lookup.emplace(*store_, domain_, rules);
+void ModelContext::start_lookup(const Wanted& wanted, std::optional<ChunkLookup>& lookup) const {
+  if (store_ == nullptr || wanted.matches.empty()) return;
+  LookupRules rules;
+  rules.exact = contains(wanted.matches, Match::kExact);
+  rules.soft = contains(wanted.matches, Match::kSoft);
+  rules.independent = contains(wanted.matches, Match::kIndependent);
+  rules.trusts_approximate = wanted.trusts_approximate;
+  rules.anchor = wanted.anchor;
+  rules.anchor_ids = anchor(wanted.anchor).ids;
+  lookup.emplace(*store_, domain_, std::move(rules));
 }
 
-std::vector<FoundSegment> ModelContext::place(Prompt& prompt, std::vector<FoundSegment> found) {
-  kv_.clear();
-  found.resize(prompt.segments.size());
+void ModelContext::place(Prompt& prompt, std::span<const FoundSegment> found, size_t first) {
+  CHECK(found.size() == prompt.segments.size());
+  if (first == 0) {
+    kv_.clear();
+  } else {
+    kv_.truncate(prompt.segments[first].range.begin);
+  }
   std::vector<Decoder::Placement> placements;
-  placements.reserve(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
     prompt.segments[i].match = found[i].match;
-    if (found[i].chunk != nullptr)
+    if (i >= first && found[i].chunk != nullptr)
       placements.push_back({found[i].chunk.get(), prompt.segments[i].range.begin});
   }
   decoder_.load(kv_, placements);
-  return found;
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct EngineOptions {
   int32_t n_threads = 0;  // 0: one for each CPU there is
   int32_t micro_batch = Decoder::kDefaultMicroBatch;
   int32_t leadin_tokens = 64;
+  int32_t sink_layer = -1;  // where chunks' sinks are read off (AdaCache); -1: the middle layer
   std::string name_space = "default";
   std::string model_digest;  // content digest of the model file, part of every key
   PromptTexts texts;
@@ -47,12 +49,16 @@ class ModelContext {
 
   // Starts to ask the store for `matches`; nothing when there is no store or nothing to ask for.
   // Placed in `lookup`, which cannot be moved.
-  void start_lookup(const std::vector<Match>& matches, AnchorKind kind,
-                    std::optional<ChunkLookup>& lookup) const;
+  struct Wanted {
+    std::vector<Match> matches;
+    AnchorKind anchor = AnchorKind::kPreamble;
+    bool trusts_approximate = false;
+  };
+  void start_lookup(const Wanted& wanted, std::optional<ChunkLookup>& lookup) const;
 
-  // Copies what was found into the working KV and notes on each segment how it was found. Gives
-  // `found` back, one entry per segment.
-  std::vector<FoundSegment> place(Prompt& prompt, std::vector<FoundSegment> found);
+  // Notes on each segment how it was found, one entry of `found` for each, and copies the KV of
+  // those from `first` on into the working KV, which then holds nothing else from there on.
+  void place(Prompt& prompt, std::span<const FoundSegment> found, size_t first = 0);
 
   const Anchor& anchor(AnchorKind kind) const { return anchors_[static_cast<size_t>(kind)]; }
   ChunkBuilder builder();  // needs a store

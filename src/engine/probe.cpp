@@ -109,6 +109,48 @@ ProbeResult value_deviation(const ProbeInput& in, const std::stop_token& stop) {
   return out;
 }
 
+// In layer 0 a row's attention depends on nothing that reuse approximates: its K and Q follow from
+// the token and its place. So the projections are enough, and no other layer is touched.
+ProbeResult outward_attention(const ProbeInput& in, const std::stop_token& stop) {
+  const ModelConfig& c = in.decoder.config();
+  const std::vector<Segment>& segments = in.prompt.segments;
+  const auto last = std::find_if(segments.rbegin(), segments.rend(), is_approximate);
+  const int32_t end = last->range.end;  // what stands behind is looked at by none of them
+  const auto is_open = [end](const Segment& s) {
+    return s.match != Match::kExact && s.range.end <= end;
+  };
+  const std::vector<int32_t> rows = positions_of(in.prompt, is_open);
+  StepOptions options;
+  options.layers = {0, 1};
+  options.attention_layers = {0};
+  std::vector<size_t> chunk_of;  // per attention row
+  int32_t row = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Segment& s = segments[i];
+    options.attention_ranges.push_back(s.range);
+    for (int32_t at = s.range.begin; is_open(s) && at < s.range.end; ++at, ++row) {
+      if (!is_approximate(s)) continue;
+      options.attention_rows.push_back(row);
+      chunk_of.push_back(i);
+    }
+  }
+  const std::vector<int32_t> tokens = tokens_at(in.prompt, rows);
+  const StepResult result = in.decoder.prefill({&in.kv, tokens, rows}, options, stop);
+
+  ProbeResult out;
+  out.score.assign(in.prompt.ids.size(), 0.0F);
+  for (size_t i = 0; i < chunk_of.size(); ++i) {
+    const auto position = static_cast<size_t>(rows[static_cast<size_t>(options.attention_rows[i])]);
+    for (size_t to = 0; to < chunk_of[i]; ++to) {
+      if (segments[to].kind == SegmentKind::kChunk)
+        out.score[position] += result.range_attention[i * segments.size() + to];
+    }
+  }
+  const ProjectionShares shares = projection_shares(c);
+  out.rows = static_cast<double>(rows.size()) * (shares.kv + shares.query) / c.n_layers;
+  return out;
+}
+
 // K and V of all layers of one row: per layer K then V, each [n_rows, kv_dim].
 struct KvOfRow {
   std::span<const std::byte> payload;
@@ -206,6 +248,8 @@ ProbeResult run_probe(Evidence evidence, const LayerPart& part, const ProbeInput
       return query_attention(input, layers_of(part, input.decoder.config().n_layers), stop);
     case Evidence::kValueDeviation:
       return value_deviation(input, stop);
+    case Evidence::kOutwardAttention:
+      return outward_attention(input, stop);
     case Evidence::kKvDeviation:
       return kv_deviation(input, stop);
     case Evidence::kNone:

@@ -44,6 +44,8 @@ ProbeResult query_attention(const ProbeInput& input, LayerRange layers,
 // kQueryAttention: as above, in `part` of the layers.
 // kValueDeviation: layer 0 of every row that is not exact, then K and V of layer 1; both layers' KV
 //   are those of full prefill afterwards.
+// kOutwardAttention: the projections of layer 0 of every row that is not exact, and its attention:
+//   nothing of the layer that the chosen rows would have to repeat but those projections.
 // kKvDeviation: full prefill. The working KV then holds its KV, not what was found.
 // Throws Error(kCancelled) when stopped between micro-batches, Error(kInvalidRequest) for a model
 // that has no layer to look at. Nothing is run for evidence of a scorer. Not thread-safe: it uses

@@ -86,10 +86,12 @@ Scorer::Result Scorer::read(const Request& request, Evidence evidence, const Lay
   }
   CHECK(evidence == Evidence::kScorerAttention);
   std::optional<ChunkLookup> lookup;
-  context_.start_lookup({Match::kExact, Match::kIndependent}, AnchorKind::kPreamble, lookup);
+  context_.start_lookup({{Match::kExact, Match::kIndependent}}, lookup);
   ModelContext::Assembled read = assemble(request, lookup ? &*lookup : nullptr);
-  const std::vector<FoundSegment> found =
-      context_.place(read.prompt, lookup ? lookup->finish() : std::vector<FoundSegment>());
+  std::vector<FoundSegment> found;
+  if (lookup) found = lookup->finish();
+  found.resize(read.prompt.segments.size());
+  context_.place(read.prompt, found);
   const ProbeResult probe =
       query_attention({context_.decoder(), context_.kv(), read.prompt, found}, layers, stop);
   return {by_chunk(read.prompt, read.chunk_bytes, probe.score), probe.rows};

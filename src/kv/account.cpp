@@ -6,6 +6,14 @@
 
 namespace tessera {
 
+TokenRange rows_within(std::span<const int32_t> rows, TokenRange range) {
+  const auto at = [&](int32_t position) {
+    return static_cast<int32_t>(std::lower_bound(rows.begin(), rows.end(), position) -
+                                rows.begin());
+  };
+  return {at(range.begin), at(range.end)};
+}
+
 ReusePlan make_plan(std::vector<Segment> segments, std::span<const int32_t> recompute) {
   ReusePlan plan;
   size_t next = 0;
@@ -27,9 +35,7 @@ ReusePlan make_plan(std::vector<Segment> segments, std::span<const int32_t> reco
 Account account_of(const ReusePlan& plan) {
   Account a;
   for (const Segment& s : plan.segments) {
-    const auto begin = std::lower_bound(plan.rows.begin(), plan.rows.end(), s.range.begin);
-    const auto end = std::lower_bound(begin, plan.rows.end(), s.range.end);
-    const auto computed = static_cast<int32_t>(end - begin);
+    const int32_t computed = rows_within(plan.rows, s.range).size();
     const int32_t kept = s.range.size() - computed;
     switch (s.match) {
       case Match::kMiss:

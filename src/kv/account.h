@@ -29,6 +29,9 @@ struct ReusePlan {
   std::vector<int32_t> rows;  // positions, ascending
 };
 
+// The part of `rows`, ascending positions, that lies in `range`, as numbers of rows.
+TokenRange rows_within(std::span<const int32_t> rows, TokenRange range);
+
 // `recompute`: ascending positions inside approximate segments.
 ReusePlan make_plan(std::vector<Segment> segments, std::span<const int32_t> recompute);
 Account account_of(const ReusePlan& plan);

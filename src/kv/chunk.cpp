@@ -53,8 +53,7 @@ std::optional<AnchorKind> anchor_from_name(std::string_view name) {
 }
 
 ChunkKey key_of(const KvDomain& domain, const KeyContext& context, std::span<const int32_t> ids) {
-  const bool is_exact = context.match == Match::kExact;
-  CHECK(is_exact || context.match == Match::kIndependent);
+  CHECK(context.match != Match::kMiss);
   Sha256 hash;
   hash.field("tessera-chunk-key", kKeyVersion);
   hash.field("namespace", domain.name_space);
@@ -65,12 +64,29 @@ ChunkKey key_of(const KvDomain& domain, const KeyContext& context, std::span<con
   hash.field("kv-type", domain.kv_type);
   hash.field("n-layers", static_cast<uint64_t>(domain.geometry.n_layers));
   hash.field("kv-dim", static_cast<uint64_t>(domain.geometry.kv_dim));
-  hash.field("match", std::string_view(is_exact ? "exact" : "independent"));
-  // Behind the very same tokens it does not matter what they are called.
-  if (!is_exact) hash.field("anchor", anchor_name(context.anchor));
-  hash.field("before", bytes_of_ids(context.before));
+  switch (context.match) {
+    case Match::kExact:  // behind the very same tokens it does not matter what they are called
+      hash.field("match", std::string_view("exact"));
+      hash.field("before", bytes_of_ids(context.before));
+      break;
+    case Match::kSoft:
+      hash.field("match", std::string_view("soft"));
+      hash.field("predecessor", context.company.predecessor.digest);
+      hash.field("sink", context.company.sink.digest);
+      break;
+    case Match::kIndependent:
+    case Match::kMiss:
+      hash.field("match", std::string_view("independent"));
+      hash.field("anchor", anchor_name(context.anchor));
+      hash.field("before", bytes_of_ids(context.before));
+      break;
+  }
   hash.field("ids", bytes_of_ids(ids));
   return ChunkKey{hash.digest()};
+}
+
+ChunkKey identity_of(const KvDomain& domain, std::span<const int32_t> ids) {
+  return key_of(domain, {}, ids);
 }
 
 KvChunk::KvChunk(KvGeometry geometry, std::vector<int32_t> ids, Lineage lineage,

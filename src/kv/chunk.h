@@ -49,6 +49,14 @@ enum class AnchorKind { kBare, kPreamble, kLeadin };
 std::string_view anchor_name(AnchorKind kind);
 std::optional<AnchorKind> anchor_from_name(std::string_view name);
 
+// The segments that a chunk's KV owes most to (AdaCache, "effective prefix"; DESIGN.md
+// section 6.2), by identity_of.
+struct Company {
+  ChunkKey predecessor;  // stands right before it
+  ChunkKey sink;         // the earlier chunk that its rows attend to most; all zero: there is none
+  bool operator==(const Company&) const = default;
+};
+
 // What the KV depends on besides the chunk's own tokens and what stood before it. One per model and
 // settings.
 struct KvDomain {
@@ -61,14 +69,19 @@ struct KvDomain {
   KvGeometry geometry;
 };
 
-// The key of a chunk. `match` is kIndependent (`before` is the anchor's ids, `anchor` its kind) or
-// kExact (`before` is every id in front of it in the prompt and `anchor` is ignored).
+// What a chunk's KV is found by, besides its tokens.
+// kIndependent: `before` is the anchor's ids, `anchor` its kind.
+// kExact: `before` is every id in front of it in the prompt; the rest is ignored.
+// kSoft: the company that it was made in, as keys only; the rest is ignored.
 struct KeyContext {
   Match match = Match::kIndependent;
   AnchorKind anchor = AnchorKind::kBare;
-  std::span<const int32_t> before;
+  std::span<const int32_t> before = {};
+  Company company = {};
 };
 ChunkKey key_of(const KvDomain& domain, const KeyContext& context, std::span<const int32_t> ids);
+// Stands for a segment whatever is before it: the key that its KV would have behind nothing.
+ChunkKey identity_of(const KvDomain& domain, std::span<const int32_t> ids);
 
 // Whether all of these f16 are finite: others are values that overflowed, or of a broken model.
 bool is_finite_f16(std::span<const std::byte> halves);

@@ -28,6 +28,10 @@ ChunkKey exact(std::vector<int32_t> before, std::vector<int32_t> ids) {
   return key_of(domain_of_goldens(), {Match::kExact, AnchorKind::kBare, before}, ids);
 }
 
+ChunkKey soft(const Company& company, std::vector<int32_t> ids) {
+  return key_of(domain_of_goldens(), {Match::kSoft, AnchorKind::kBare, {}, company}, ids);
+}
+
 // Written by another implementation of docs/CHUNK_FORMAT.md. When they change, every stored chunk
 // is lost: raise the key version and say so in the changelog.
 TEST(ChunkKey, IsTheSameInEveryProcessBuildAndMachine) {
@@ -38,6 +42,18 @@ TEST(ChunkKey, IsTheSameInEveryProcessBuildAndMachine) {
             "c868c113413ef1f3dbd21859cf0b1f95a8bca5065ab6c8c906fcfb869c59233d");
   EXPECT_EQ(exact(before, ids).hex(),
             "9356728421a258ce8d24b01871bf0a96badba9e09c5481de905fbd966aec74b8");
+  const ChunkKey predecessor = identity_of(domain_of_goldens(), std::vector<int32_t>{7});
+  EXPECT_EQ(predecessor.hex(), "565c250fc145a8161fdb2e43fd1fec5ffd32bfe9c915f9b39baf75f130d72d36");
+  EXPECT_EQ(soft({predecessor, {}}, ids).hex(),
+            "8eb03e7deac5a2ba7d61663bd250cfd601667929ed96ea7eceb64f5ac6396d71");
+}
+
+TEST(ChunkKey, EveryCompanyIsAKeyOfItsOwn) {
+  const ChunkKey a = exact({}, {1}), b = exact({}, {2});
+  const std::set<ChunkKey> keys = {soft({a, b}, {7}),  soft({b, a}, {7}), soft({a, {}}, {7}),
+                                   soft({{}, a}, {7}), soft({a, b}, {8}), exact({}, {7})};
+  EXPECT_EQ(keys.size(), 6U);
+  EXPECT_EQ(soft({a, b}, {7}), soft({a, b}, {7}));
 }
 
 TEST(ChunkKey, EqualInputsGiveEqualKeys) {

@@ -16,7 +16,6 @@ namespace {
 constexpr uint32_t kApplicationId =
     0x54535241;  // "TSRA": tells our files from those of other programs
 constexpr int64_t kSchemaVersion = 1;
-constexpr int kWalTries = 100;
 
 // The triggers keep the index in step with the passages. AUTOINCREMENT: an id is never given twice,
 // so one kept from before a document was replaced finds nothing rather than another passage.
@@ -62,19 +61,6 @@ const std::filesystem::path& checked(const std::filesystem::path& file) {
            "name another file, or restore this one");
   if (*id != kApplicationId) refuse(file, "it belongs to another program", "name another file");
   return file;
-}
-
-// The change of mode does not wait for other connections, as everything else does; an exclusive
-// transaction does, and leaves behind a moment in which the change most likely succeeds.
-void make_wal(Database& database, const std::filesystem::path& file) {
-  for (int i = 0; i < kWalTries; ++i) {
-    if (database.try_execute("PRAGMA journal_mode=WAL") &&
-        database.pragma_text("journal_mode") == "wal")
-      return;
-    database.execute("BEGIN EXCLUSIVE; COMMIT");
-  }
-  refuse(file, "its write-ahead log cannot be switched on",
-         "put it on a local disk, close other programs that use it");
 }
 
 void make_schema(Database& database, const std::filesystem::path& file) {
@@ -159,7 +145,10 @@ DocumentStore::DocumentStore(const std::filesystem::path& file)
                        kSchemaVersion),
            "upgrade tessera");
   }
-  make_wal(database, file);
+  if (!database.use_wal()) {
+    refuse(file, "its write-ahead log cannot be switched on",
+           "put it on a local disk, close other programs that use it");
+  }
   database.execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
 }
 

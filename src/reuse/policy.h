@@ -25,8 +25,11 @@ enum class Evidence {
   kScorerAttention,    // attention that the rows of the query pay to each token, in the scorer
   kScorerNorms,        // L2 norm of each token's hidden state in the scorer, which reads the prompt
   kStoredScorerNorms,  // the same where the scorer read the chunk alone, once
+  kOutwardAttention,   // share of a token's attention in layer 0 that goes to other chunks
 };
-inline bool is_of_scorer(Evidence e) { return e >= Evidence::kScorerAttention; }
+inline bool is_of_scorer(Evidence e) {
+  return e >= Evidence::kScorerAttention && e <= Evidence::kStoredScorerNorms;
+}
 
 // One value per unit. A unit is a position of the prompt, or one of the scorer's tokens, which then
 // covers the positions whose text it shares a byte with.
@@ -53,6 +56,9 @@ class ReusePolicy {
   // Of the model that is looked at; for evidence that has a choice of layers.
   virtual LayerPart layers() const { return {}; }
   virtual AttentionMask mask() const { return AttentionMask::kByPosition; }
+  // Whether KV that approximate reuse has made counts as exact behind the same tokens, and serves
+  // soft matches however often it was made over such KV. Else once is the most.
+  virtual bool trusts_approximate() const { return false; }
 
   // Positions of loaded tokens to recompute, ascending and without repeats, only in segments that
   // are approximate matches. The engine adds the fresh ones. `scores` is not read when evidence()
@@ -73,6 +79,10 @@ struct PolicyOptions {
   bool online_scores = false;      // speccache: the scorer reads the prompt, not each chunk alone
   SpanOptions spans = {};          // speccache
   bool bottom_right_mask = false;  // cacheblend: AttentionMask::kBottomRight
+  double soft_ratio = 0.08;        // adacache: alpha, of soft matches; at most recompute_ratio,
+                                   // which is beta
+  bool hard_as_paper = false;      // adacache: KV made by approximate reuse counts as exact behind
+                                   // the same tokens
 };
 
 // Tokens of approximate matches, and the budget ceil(ratio * n_loaded) of DESIGN.md section 2.

@@ -96,7 +96,7 @@ std::vector<int32_t> select(const ReusePolicy& policy, const Layout& layout, uns
 class PolicyContract : public testing::TestWithParam<std::string_view> {
  protected:
   std::unique_ptr<ReusePolicy> at(double ratio) const {
-    return make_policy(GetParam(), {.recompute_ratio = ratio});
+    return make_policy(GetParam(), {.recompute_ratio = ratio, .soft_ratio = ratio});
   }
 
   // False for the policies that never recompute, whatever the ratio.

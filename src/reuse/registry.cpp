@@ -16,6 +16,7 @@ PolicyPtr make_reuse(const PolicyOptions&);
 PolicyPtr make_epic(const PolicyOptions&);
 PolicyPtr make_cacheblend(const PolicyOptions&);
 PolicyPtr make_speccache(const PolicyOptions&);
+PolicyPtr make_adacache(const PolicyOptions&);
 PolicyPtr make_query_aware(const PolicyOptions&);
 PolicyPtr make_random(const PolicyOptions&);
 PolicyPtr make_oracle(const PolicyOptions&);
@@ -39,6 +40,8 @@ constexpr Row kPolicies[] = {
      "recompute the tokens whose V at layer 1 is furthest from full prefill's"},
     {"speccache", make_speccache,
      "recompute the tokens that a small scorer model rates highest, by runs of neighbours"},
+    {"adacache", make_adacache,
+     "recompute the tokens that look out of their chunk, fewer where it meets familiar company"},
     {"query_aware", make_query_aware,
      "recompute the windows of tokens that the question attends to most"},
     {"random", make_random, "recompute tokens drawn at random; a control", true},
@@ -98,6 +101,12 @@ void check_options(const PolicyOptions& o) {
         fmt::format("head share {} is out of range - it is the share of the budget for the "
                     "first tokens of chunks - give a number from 0 to 1",
                     o.head_share));
+  }
+  if (!(o.soft_ratio >= 0 && o.soft_ratio <= 1)) {
+    refuse(
+        fmt::format("soft ratio {} is out of range - it is the share of tokens to compute again "
+                    "where a chunk meets familiar company - give a number from 0 to 1",
+                    o.soft_ratio));
   }
   if (!o.layers.empty()) layer_part(o.layers);
   check_spans(o.spans);

@@ -7,7 +7,9 @@
 
 namespace tessera {
 
-ChunkStore::ChunkStore(std::vector<std::unique_ptr<Tier>> tiers) : tiers_(std::move(tiers)) {
+ChunkStore::ChunkStore(std::vector<std::unique_ptr<Tier>> tiers,
+                       std::unique_ptr<VariantIndex> variants)
+    : tiers_(std::move(tiers)), variants_(std::move(variants)) {
   for (const auto& tier : tiers_) CHECK(tier != nullptr);
 }
 

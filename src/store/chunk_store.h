@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "store/tier.h"
+#include "store/variant_index.h"
 
 namespace tessera {
 
 class ChunkStore {
  public:
-  explicit ChunkStore(std::vector<std::unique_ptr<Tier>> tiers);
+  // `variants` may be null: there is no soft tier then.
+  explicit ChunkStore(std::vector<std::unique_ptr<Tier>> tiers,
+                      std::unique_ptr<VariantIndex> variants = nullptr);
 
   struct Found {
     ChunkPtr chunk;         // null: a miss in every tier
@@ -31,6 +34,7 @@ class ChunkStore {
   bool erase(const ChunkKey& key);  // from every tier
 
   std::vector<Tier*> tiers();
+  VariantIndex* variants() { return variants_.get(); }
 
  private:
   // Copies a hit in tier `found_in` into the faster ones.
@@ -40,6 +44,7 @@ class ChunkStore {
   // a copy in the making.
   std::shared_mutex erasing_;
   std::vector<std::unique_ptr<Tier>> tiers_;
+  std::unique_ptr<VariantIndex> variants_;
 };
 
 }  // namespace tessera

@@ -1,14 +1,9 @@
 #include "store/score_store.h"
 
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
-#include "base/error.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/sqlite.h"
 #include "kv/chunk_format.h"
@@ -17,18 +12,10 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kKeyVersion = 1;
-constexpr uint32_t kApplicationId = 0x54534352;  // "TSCR", in the header of the file
-
-// A file that is there, is not empty and is none of ours is left as it is.
-void refuse_foreign(const std::filesystem::path& file) {
-  std::error_code none;
-  const uintmax_t size = std::filesystem::file_size(file, none);
-  if (none ? !std::filesystem::exists(file, none) : size == 0) return;
-  if (peek_application_id(file) == kApplicationId) return;
-  throw Error(ErrorCode::kIo, fmt::format("{} is no file of scores - it is damaged, or another "
-                                          "program's - remove it, or run 'tessera cache clear'",
-                                          file.string()));
-}
+constexpr RecordKind kKind = {
+    .application_id = 0x54534352,  // "TSCR"
+    .plural = "scores",
+    .schema = "CREATE TABLE IF NOT EXISTS score (key TEXT PRIMARY KEY, record BLOB)"};
 
 // Of the key too: a record that came under another key is damaged.
 uint64_t checksum(const ChunkKey& key, std::span<const std::byte> payload) {
@@ -95,45 +82,13 @@ ChunkKey score_key(const ScoreContext& context, std::string_view chunk_text) {
   return {hash.digest()};
 }
 
-// Runs `work` on the open file. A failure is counted, said once, and false.
-template <typename Work>
-bool ScoreStore::guarded(Work work) {
-  if (database_ == nullptr) return false;
-  try {
-    work(*database_);
-    return true;
-  } catch (const Error& error) {
-    if (counted_.errors++ == 0) spdlog::warn("stored scores: {}", error.what());
-    return false;
-  }
-}
-
-ScoreStore::ScoreStore(const std::filesystem::path& file) {
-  try {
-    make_private_dir(file.parent_path());
-    refuse_foreign(file);
-    auto database = std::make_unique<Database>(file);
-    if (database->pragma_number("application_id") != kApplicationId)
-      database->execute(fmt::format("PRAGMA application_id = {}", kApplicationId));
-    std::filesystem::permissions(
-        file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-    database->execute("PRAGMA journal_mode = WAL");
-    database->execute("PRAGMA synchronous = NORMAL");
-    database->execute("CREATE TABLE IF NOT EXISTS score (key TEXT PRIMARY KEY, record BLOB)");
-    database_ = std::move(database);
-  } catch (const std::exception& error) {  // of the file system too
-    ++counted_.errors;
-    spdlog::warn("scores are neither read nor kept: {}", error.what());
-  }
-}
-
-ScoreStore::~ScoreStore() = default;
+ScoreStore::ScoreStore(const std::filesystem::path& file) : file_(file, kKind) {}
 
 std::optional<ChunkScores> ScoreStore::find(const ChunkKey& key) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
   std::vector<std::byte> record;
-  guarded([&](Database& database) {
+  file_.guarded([&](Database& database) {
     Statement select(database, "SELECT record FROM score WHERE key = ?");
     if (select.bind(1, name).step()) record = select.bytes(0);
   });
@@ -150,7 +105,7 @@ bool ScoreStore::put(const ChunkKey& key, const ChunkScores& scores) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
   const std::vector<std::byte> record = encode(key, scores);
-  return guarded([&](Database& database) {
+  return file_.guarded([&](Database& database) {
     Statement insert(database, "INSERT OR REPLACE INTO score (key, record) VALUES (?, ?)");
     insert.bind(1, name).bind(2, std::span<const std::byte>(record)).run();
   });
@@ -160,7 +115,7 @@ bool ScoreStore::contains(const ChunkKey& key) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
   bool is_there = false;
-  guarded([&](Database& database) {
+  file_.guarded([&](Database& database) {
     Statement select(database, "SELECT 1 FROM score WHERE key = ?");
     is_there = select.bind(1, name).step();
   });
@@ -170,7 +125,8 @@ bool ScoreStore::contains(const ChunkKey& key) {
 ScoreStore::Stats ScoreStore::stats() {
   const std::lock_guard lock(mutex_);
   Stats out = counted_;
-  guarded([&](Database& database) {
+  out.errors = file_.errors();
+  file_.guarded([&](Database& database) {
     Statement count(database, "SELECT count(*), coalesce(sum(length(record)), 0) FROM score");
     count.step();
     out.entries = static_cast<uint64_t>(count.integer(0));

@@ -5,7 +5,6 @@
 // A fault is a miss and is counted, as in a tier. Thread-safe.
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -13,10 +12,9 @@
 #include <vector>
 
 #include "kv/chunk.h"
+#include "store/record_file.h"
 
 namespace tessera {
-
-class Database;
 
 // Of one chunk, one value per token of the scorer.
 struct ChunkScores {
@@ -38,7 +36,6 @@ class ScoreStore {
   // Makes the file where there is none. One that cannot be used is reported once and then serves
   // nothing.
   explicit ScoreStore(const std::filesystem::path& file);
-  ~ScoreStore();
 
   std::optional<ChunkScores> find(const ChunkKey& key);
   bool put(const ChunkKey& key, const ChunkScores& scores);  // false: not kept
@@ -53,11 +50,8 @@ class ScoreStore {
   Stats stats();
 
  private:
-  template <typename Work>
-  bool guarded(Work work);
-
   std::mutex mutex_;  // guards what follows
-  std::unique_ptr<Database> database_;
+  RecordFile file_;
   Stats counted_;
 };
 

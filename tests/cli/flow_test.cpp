@@ -253,8 +253,9 @@ TEST_F(CliFlow, CompareAllShowsEveryPolicyBehindOneReference) {
     EXPECT_GE(one["mean_kl"], 0.0) << names.back();
     EXPECT_EQ(one["answer"]["usage"]["prompt_tokens"], all["full"]["usage"]["prompt_tokens"]);
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("prefix", "reuse", "epic", "cacheblend",
-                                                   "speccache", "query_aware", "random", "oracle"));
+  EXPECT_THAT(names,
+              testing::UnorderedElementsAre("prefix", "reuse", "epic", "cacheblend", "speccache",
+                                            "adacache", "query_aware", "random", "oracle"));
   EXPECT_GT(all["policies"][3]["answer"]["probe_rows"], 0.0) << names[3];
   EXPECT_EQ(all["policies"][4]["answer"]["scorer_rows"], 0.0)
       << "its scores are made before it counts";

@@ -162,7 +162,8 @@ class EngineRig {
     std::vector<std::unique_ptr<Tier>> tiers;
     if (has_ram) tiers.push_back(make_tier("ram", {}));
     tiers.push_back(make_tier("disk", {.dir = folder(), .limit_bytes = 0}));
-    store_ = std::make_unique<ChunkStore>(std::move(tiers));
+    store_ = std::make_unique<ChunkStore>(
+        std::move(tiers), std::make_unique<VariantIndex>(scores_folder_.path() / "variants.db"));
     const TinyModel& small = scorer_beside(model.model->config().arch);
     EngineOptions beside = tiny_options();
     beside.model_digest = "tiny scorer";
@@ -184,12 +185,15 @@ class EngineRig {
   std::unique_ptr<Engine> engine_;
 };
 
-// How each chunk of the prompt was found, as one letter: x exact, i independent, - missed.
+// How each chunk of the prompt was found, as one letter: x exact, s soft, i independent, - missed.
 inline std::string matches_of(const Prefilled& prefilled) {
   std::string out;
   for (const Segment& s : prefilled.plan.segments) {
     if (s.kind != SegmentKind::kChunk) continue;
-    out += s.match == Match::kExact ? 'x' : s.match == Match::kIndependent ? 'i' : '-';
+    out += s.match == Match::kExact         ? 'x'
+           : s.match == Match::kSoft        ? 's'
+           : s.match == Match::kIndependent ? 'i'
+                                            : '-';
   }
   return out;
 }

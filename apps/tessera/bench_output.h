@@ -1,0 +1,16 @@
+#pragma once
+// How the measurements of `tessera bench` are shown.
+#include <cstdint>
+#include <span>
+
+#include "bench/bench.h"
+#include "tessera/command.h"
+
+namespace tessera {
+
+// A table for people; under --json one object with machine, commit and the seeds of what was drawn
+// at random.
+void print_bench_results(const Session& session, std::span<const BenchResult> results,
+                         std::span<const uint64_t> seeds = {});
+
+}  // namespace tessera

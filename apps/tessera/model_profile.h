@@ -1,0 +1,90 @@
+#pragma once
+// What was measured of a model and holds for every later run with it: where chunks' sinks are read
+// off, and the tuned settings of reuse. One JSON file per model, in `profiles` of the data folder.
+//
+// Functions are thread-safe; of processes that write the same profile the last one wins.
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+#include "reuse/policy.h"
+
+namespace tessera {
+
+// How a value was found.
+struct TunedPart {
+  std::string date;                // of UTC, as in 2025-01-31
+  std::vector<std::string> tasks;  // whose questions it was measured on
+  std::string data_digest;         // over all of them, hex
+  std::string metric;              // what the bound is of: "kl" or "f1_loss"
+  double bound = 0;
+  double loss = 0;  // of the chosen value
+  int32_t n = 0;    // questions
+  bool operator==(const TunedPart&) const = default;
+};
+
+struct ModelProfile {
+  struct AdaCache {
+    double alpha = 0;  // of soft matches, at most beta
+    double beta = 0;   // of independent ones
+    bool operator==(const AdaCache&) const = default;
+  };
+  struct Adaptive {
+    double lambda = 0;
+    double kl_scale = 1;   // c, nats
+    double threshold = 0;  // tau
+    bool operator==(const Adaptive&) const = default;
+  };
+
+  std::optional<int32_t> sink_layer;
+  std::optional<AdaCache> adacache;
+  std::optional<Adaptive> adaptive;
+  std::map<std::string, double> ratios;    // by policy, adacache excepted
+  std::map<std::string, TunedPart> tuned;  // by the names below
+  bool operator==(const ModelProfile&) const = default;
+};
+
+// Names of tuned parts; that of a policy's ratio is its own name.
+inline constexpr const char* kBetaPart = "adacache.beta";
+inline constexpr const char* kAlphaPart = "adacache.alpha";
+inline constexpr const char* kAdaptivePart = "adaptive";
+
+std::filesystem::path profile_file(const std::string& model_digest);
+
+// An empty one where there is none. A file that is damaged, of another model, or whose values are
+// out of range counts as none, with a warning in the log. Unknown fields are passed over.
+ModelProfile read_profile(const std::string& model_digest);
+
+// The file appears whole or not at all. Throws Error(kIo) when the system refuses.
+void write_profile(const std::string& model_digest, const ModelProfile& profile);
+
+// All that is set, as in the file.
+nlohmann::json to_json(const ModelProfile& profile);
+
+// Options that the user gave, which no profile overrides.
+struct GivenOptions {
+  bool ratio = false;
+  bool soft_ratio = false;
+  bool lambda = false;
+  bool threshold = false;
+};
+
+// Puts the tuned values of `policy` where nothing was given; untuned ones stay as they are.
+void apply(const ModelProfile& profile, std::string_view policy, const GivenOptions& given,
+           PolicyOptions& options);
+void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveContext& adaptive);
+
+// One line that says which values a request stands on that are the papers' and were neither given
+// nor tuned; empty: none are. `adaptive` may be null.
+std::string untuned_note(const ModelProfile& profile, std::string_view policy,
+                         const GivenOptions& given, const PolicyOptions& options,
+                         const AdaptiveContext* adaptive);
+
+}  // namespace tessera

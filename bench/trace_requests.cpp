@@ -1,0 +1,226 @@
+#include "bench/trace_requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/utf8.h"
+#include "eval/sample.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
+
+// Calls `take` with each line that is not blank, and its number.
+void for_each_line(std::string_view text,
+                   const std::function<void(std::string_view, size_t)>& take) {
+  for (size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (!is_blank(line)) take(line, number);
+  }
+}
+
+std::string string_member(const json& object, const char* name) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string article_of(const json& row, const Sample& sample) {
+  const auto meta = row.find("meta");
+  std::string article = meta == row.end() ? "" : string_member(*meta, "article");
+  if (!article.empty()) return article;
+  article = sample.passages.front().title;
+  for (const json& passage : row.at("passages")) {
+    const auto flag = passage.find("supporting");
+    if (flag == passage.end() || *flag != true) continue;
+    article = string_member(passage, "title");
+    break;
+  }
+  return article.empty() ? sample.id : article;
+}
+
+void drop_repeats(std::vector<PassageText>& passages) {
+  std::set<std::pair<std::string, std::string>> seen;
+  std::erase_if(passages,
+                [&](const PassageText& p) { return !seen.emplace(p.title, p.text).second; });
+}
+
+// std::shuffle differs between libraries.
+template <typename T>
+void shuffle(std::vector<T>& values, std::mt19937_64& random) {
+  for (size_t n = values.size(); n > 1; --n)
+    std::swap(values[n - 1], values[draw_below(random, n)]);
+}
+
+// Articles by rank, each with the questions that were not asked yet.
+class Pools {
+ public:
+  Pools(std::span<const TraceQuestion> questions, const StreamOptions& options)
+      : random_(options.seed) {
+    std::map<std::string, std::vector<size_t>> by_article;
+    for (size_t i = 0; i < questions.size(); ++i) by_article[questions[i].article].push_back(i);
+    for (auto& [article, own] : by_article) all_.push_back(std::move(own));
+    shuffle(all_, random_);
+    if (options.n_articles > 0 && options.n_articles < all_.size()) all_.resize(options.n_articles);
+    for (size_t rank = 0; rank < all_.size(); ++rank)
+      weights_.push_back(std::pow(static_cast<double>(rank + 1), -options.skew));
+    refill();
+  }
+
+  size_t n_left() const { return n_left_; }
+
+  void refill() {
+    left_ = all_;
+    n_left_ = 0;
+    for (std::vector<size_t>& pool : left_) {
+      shuffle(pool, random_);
+      n_left_ += pool.size();
+    }
+  }
+
+  size_t take() {
+    CHECK(n_left_ > 0);
+    std::vector<size_t>& pool = left_[draw_article()];
+    const size_t question = pool.back();
+    pool.pop_back();
+    --n_left_;
+    return question;
+  }
+
+ private:
+  // Among those with questions left, which is the same as drawing until one of them comes.
+  size_t draw_article() {
+    double sum = 0;
+    size_t last = 0;
+    for (size_t i = 0; i < left_.size(); ++i) {
+      if (left_[i].empty()) continue;
+      sum += weights_[i];
+      last = i;
+    }
+    constexpr double kUnit = 0x1p-53;  // of the 53 bits that a double keeps
+    double at = sum * static_cast<double>(random_() >> 11) * kUnit;
+    for (size_t i = 0; i < last; ++i) {
+      if (left_[i].empty()) continue;
+      if (at < weights_[i]) return i;
+      at -= weights_[i];
+    }
+    return last;
+  }
+
+  std::mt19937_64 random_;
+  std::vector<std::vector<size_t>> all_, left_;
+  std::vector<double> weights_;
+  size_t n_left_ = 0;
+};
+
+// Whether `list` had to be shuffled to become one that is not in `seen`, where it then is.
+bool shuffle_until_new(PassageList& list, std::set<PassageList>& seen, std::mt19937_64& random) {
+  constexpr int kMaxTries = 10000;
+  int tries = 0;
+  for (; !seen.insert(list).second; ++tries) {
+    if (tries == kMaxTries) {
+      refuse(
+          fmt::format("no new order is left for a list of {} passages - too many requests ask for "
+                      "the same ones - give fewer requests, more questions or more passages",
+                      list.size()));
+    }
+    shuffle(list, random);
+  }
+  return tries > 0;
+}
+
+}  // namespace
+
+void add_questions(std::string_view text, std::string_view origin, TraceData& data) {
+  const std::vector<Sample> samples = parse_qa(text, origin, {});
+  size_t next = 0;
+  // Read once more for what a Sample does not hold; parse_qa has refused what is out of form.
+  for_each_line(text, [&](std::string_view line, size_t) {
+    const Sample& sample = samples[next++];
+    const json row = json::parse(line.begin(), line.end());
+    data.questions.push_back({sample.id, sample.question, article_of(row, sample), sample.answers});
+    data.passages.insert(data.passages.end(), sample.passages.begin(), sample.passages.end());
+  });
+  drop_repeats(data.passages);
+}
+
+void add_passages(std::string_view text, std::string_view origin, TraceData& data) {
+  for_each_line(text, [&](std::string_view line, size_t number) {
+    const json row = json::parse(line.begin(), line.end(), nullptr, false);
+    PassageText passage = {string_member(row, "title"), string_member(row, "text")};
+    if (is_blank(passage.text)) {
+      refuse(
+          fmt::format("{} line {} - holds no passage - write one {{\"title\": ..., \"text\": ...}} "
+                      "a line",
+                      origin, number));
+    }
+    data.passages.push_back(std::move(passage));
+  });
+  drop_repeats(data.passages);
+}
+
+std::vector<size_t> draw_stream(std::span<const TraceQuestion> questions, size_t n_requests,
+                                const StreamOptions& options) {
+  Pools pools(questions, options);
+  if (pools.n_left() == 0 || (pools.n_left() < n_requests && !options.may_repeat)) {
+    refuse(
+        fmt::format("{} requests - there are {} questions, and none is asked twice - give fewer "
+                    "requests or more questions",
+                    n_requests, pools.n_left()));
+  }
+  std::vector<size_t> out;
+  out.reserve(n_requests);
+  while (out.size() < n_requests) {
+    if (pools.n_left() == 0) pools.refill();
+    out.push_back(pools.take());
+  }
+  return out;
+}
+
+size_t make_novel(std::vector<PassageList>& lists, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::set<PassageList> seen;
+  size_t n_shuffled = 0;
+  for (PassageList& list : lists) n_shuffled += shuffle_until_new(list, seen, random) ? 1 : 0;
+  return n_shuffled;
+}
+
+double repeated_share(std::span<const PassageList> lists) {
+  if (lists.empty()) return 0;
+  const std::set<PassageList> distinct(lists.begin(), lists.end());
+  return 1.0 - static_cast<double>(distinct.size()) / static_cast<double>(lists.size());
+}
+
+double top_tenth_share(std::span<const PassageList> lists) {
+  std::map<size_t, size_t> uses;
+  for (const PassageList& list : lists) {
+    for (const size_t passage : list) ++uses[passage];
+  }
+  if (uses.empty()) return 0;
+  std::vector<size_t> counts;
+  counts.reserve(uses.size());
+  for (const auto& [passage, n] : uses) counts.push_back(n);
+  std::sort(counts.rbegin(), counts.rend());
+  const auto tenth = counts.begin() + static_cast<ptrdiff_t>((counts.size() + 9) / 10);
+  const auto top = std::accumulate(counts.begin(), tenth, size_t{0});
+  return static_cast<double>(top) /
+         static_cast<double>(std::accumulate(counts.begin(), counts.end(), size_t{0}));
+}
+
+}  // namespace tessera

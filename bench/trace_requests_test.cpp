@@ -1,0 +1,152 @@
+#include "bench/trace_requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+using testing::ElementsAre;
+
+// `sizes`: questions of each article.
+std::vector<TraceQuestion> questions_of(const std::vector<size_t>& sizes) {
+  std::vector<TraceQuestion> out;
+  for (size_t article = 0; article < sizes.size(); ++article) {
+    for (size_t i = 0; i < sizes[article]; ++i) {
+      const std::string id = std::to_string(article) + "-" + std::to_string(i);
+      out.push_back({id, "question " + id, "article " + std::to_string(article), {"answer"}});
+    }
+  }
+  return out;
+}
+
+// How many requests went to each article, most first.
+std::vector<size_t> requests_by_article(const std::vector<TraceQuestion>& questions,
+                                        const std::vector<size_t>& stream) {
+  std::map<std::string, size_t> uses;
+  for (const size_t q : stream) ++uses[questions[q].article];
+  std::vector<size_t> out;
+  out.reserve(uses.size());
+  for (const auto& [article, n] : uses) out.push_back(n);
+  std::sort(out.rbegin(), out.rend());
+  return out;
+}
+
+TEST(TraceRequests, SameSeedGivesSameStreamAndAnotherSeedAnother) {
+  const std::vector<TraceQuestion> questions = questions_of({20, 20, 20, 20});
+
+  const std::vector<size_t> first = draw_stream(questions, 40, {.seed = 7});
+
+  EXPECT_EQ(first, draw_stream(questions, 40, {.seed = 7}));
+  EXPECT_NE(first, draw_stream(questions, 40, {.seed = 8}));
+}
+
+TEST(TraceRequests, NoQuestionIsAskedTwiceAlsoWhenArticlesAreUsedUp) {
+  const std::vector<TraceQuestion> questions = questions_of({3, 5, 1, 30});
+
+  const std::vector<size_t> stream = draw_stream(questions, questions.size(), {.seed = 1});
+
+  EXPECT_EQ(std::set<size_t>(stream.begin(), stream.end()).size(), questions.size());
+}
+
+TEST(TraceRequests, ArticlesFollowZipfsLaw) {
+  const std::vector<TraceQuestion> questions = questions_of(std::vector<size_t>(8, size_t{2000}));
+
+  const std::vector<size_t> skewed =
+      requests_by_article(questions, draw_stream(questions, 2000, {.seed = 3}));
+  const std::vector<size_t> even =
+      requests_by_article(questions, draw_stream(questions, 2000, {.seed = 3, .skew = 0}));
+
+  // Of eight articles the first gets 1 / sum(r^-1.1) = 0.398 of the requests.
+  EXPECT_NEAR(static_cast<double>(skewed.front()) / 2000, 0.398, 0.04);
+  EXPECT_NEAR(static_cast<double>(even.front()) / 2000, 0.125, 0.04);
+}
+
+TEST(TraceRequests, LimitKeepsTheLikeliestArticles) {
+  const std::vector<TraceQuestion> questions = questions_of({10, 10, 10, 10});
+
+  const std::vector<size_t> stream = draw_stream(questions, 20, {.seed = 2, .n_articles = 2});
+
+  EXPECT_EQ(requests_by_article(questions, stream).size(), 2);
+}
+
+TEST(TraceRequests, MoreRequestsThanQuestionsAreRefusedUnlessTheyMayRepeat) {
+  const std::vector<TraceQuestion> questions = questions_of({2, 2});
+
+  EXPECT_THROW(draw_stream(questions, 5, {}), Error);
+  EXPECT_THROW(draw_stream({}, 1, {.may_repeat = true}), Error);
+  const std::vector<size_t> stream = draw_stream(questions, 8, {.may_repeat = true});
+  EXPECT_EQ(std::set<size_t>(stream.begin(), stream.begin() + 4).size(), 4);
+  EXPECT_EQ(std::set<size_t>(stream.begin() + 4, stream.end()).size(), 4);
+}
+
+TEST(TraceRequests, NovelListsHoldTheSamePassagesInOrdersThatNeverRepeat) {
+  std::vector<PassageList> lists(6, PassageList{1, 2, 3});
+
+  const size_t n_shuffled = make_novel(lists, 5);
+
+  EXPECT_EQ(n_shuffled, 5);
+  EXPECT_THAT(lists.front(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(repeated_share(lists), 0);
+  for (PassageList list : lists) {
+    std::sort(list.begin(), list.end());
+    EXPECT_THAT(list, ElementsAre(1, 2, 3));
+  }
+}
+
+TEST(TraceRequests, NovelListsAreRefusedWhereNoOrderIsLeft) {
+  std::vector<PassageList> lists(3, PassageList{1, 2});
+
+  EXPECT_THROW(make_novel(lists, 0), Error);
+}
+
+TEST(TraceRequests, SharesOfRepeatsAndOfTheMostUsedPassages) {
+  const std::vector<PassageList> lists = {{1, 2}, {1, 2}, {1, 3}, {2, 1}};
+
+  EXPECT_DOUBLE_EQ(repeated_share(lists), 0.25);
+  EXPECT_DOUBLE_EQ(top_tenth_share(lists), 0.5);  // passage 1 takes 4 of 8 places
+  EXPECT_EQ(repeated_share({}), 0);
+  EXPECT_EQ(top_tenth_share({}), 0);
+}
+
+TEST(TraceRequests, ReadsArticlesAndKeepsEachPassageOnce) {
+  const std::string passages =
+      R"("passages":[{"title":"Rhine","text":"A river.","supporting":false},)"
+      R"({"title":"Ulm","text":"A city.","supporting":true}])";
+  const std::string text = R"({"id":"a","question":"q","answers":["x"],)" + passages +
+                           R"(,"meta":{"article":"Rivers"}})" + "\n\n" +
+                           R"({"id":"b","question":"r","answers":["y"],)" + passages + "}\n";
+
+  TraceData data;
+  add_questions(text, "file", data);
+  add_passages(R"({"title":"Rhine","text":"A river."})"
+               "\n"
+               R"({"text":"Alone."})",
+               "corpus", data);
+
+  ASSERT_EQ(data.questions.size(), 2);
+  EXPECT_EQ(data.questions[0].article, "Rivers");
+  EXPECT_EQ(data.questions[1].article, "Ulm");
+  ASSERT_EQ(data.passages.size(), 3);
+  EXPECT_EQ(data.passages[2].text, "Alone.");
+}
+
+TEST(TraceRequests, LinesWithoutAPassageAreRefusedByNumber) {
+  TraceData data;
+
+  try {
+    add_passages("{\"text\": \"a\"}\nnot json\n", "corpus", data);
+    FAIL() << "was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("corpus line 2"));
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,81 @@
+#pragma once
+// What all runs of a trace share: the model, the corpus and its keyword index, the KV of the
+// corpus, and stores that begin with it. Not thread-safe.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "bench/trace.h"
+#include "engine/engine.h"
+#include "retrieval/document_store.h"
+#include "store/chunk_store.h"
+
+namespace tessera {
+
+struct TraceRequest {
+  size_t question = 0;
+  PassageList passages;
+  double retrieve_ms = 0;
+};
+
+struct StoreLimits {
+  uint64_t disk_bytes = 0;  // 0: no limit
+  uint64_t ram_bytes = 0;   // 0: no RAM tier
+};
+
+// A store in a folder that goes with it.
+struct TraceStore {
+  std::unique_ptr<ScratchFolder> folder;
+  std::unique_ptr<ChunkStore> chunks;
+};
+// `blobs`: folder of a disk tier whose chunks the store begins with, of which it keeps what its
+// limit allows; empty: none. They are linked where the file system can, else copied. Throws
+// Error(kIo).
+TraceStore open_trace_store(const std::filesystem::path& work_dir,
+                            const std::filesystem::path& blobs, const StoreLimits& limits);
+
+class TraceRig {
+ public:
+  // `options` must outlive the object. Throws what bench_trace throws.
+  explicit TraceRig(const TraceOptions& options);
+
+  const TraceData& data() const { return data_; }
+  // Without a store.
+  Engine& plain() { return *plain_; }
+  // `store` must outlive it.
+  std::unique_ptr<Engine> engine(ChunkStore& store) const;
+
+  // The stream, each question with its `top_k` best passages. Of two numbers of requests the
+  // smaller gives the beginning of the larger. `n_shuffled` gets how many lists were reordered to
+  // be novel.
+  std::vector<TraceRequest> requests(size_t n_requests, int32_t top_k, size_t& n_shuffled) const;
+
+  // Ids of each passage as a chunk.
+  std::span<const std::vector<int32_t>> chunk_ids();
+  // Bytes on disk of the whole corpus in this geometry.
+  uint64_t corpus_bytes(const KvGeometry& geometry);
+  StoreLimits limits();
+
+  // Folder with the anchored KV of the preamble and of every passage, made when it is first asked
+  // for.
+  const std::filesystem::path& warm_blobs();
+
+ private:
+  const TraceOptions& o_;
+  TraceData data_;
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  EngineOptions engine_options_;
+  std::unique_ptr<Engine> plain_;
+  std::unique_ptr<DocumentStore> documents_;
+  std::vector<int64_t> passage_ids_;  // in the index, of each passage: ascending
+  std::vector<std::vector<int32_t>> chunk_ids_;
+  std::filesystem::path warm_dir_;
+  bool is_warm_ = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+#include "store/record_file.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/sqlite.h"
+
+namespace tessera {
+namespace {
+
+// A file that is there, is not empty and is none of ours is left as it is.
+void refuse_foreign(const std::filesystem::path& file, const RecordKind& kind) {
+  std::error_code none;
+  const uintmax_t size = std::filesystem::file_size(file, none);
+  if (none ? !std::filesystem::exists(file, none) : size == 0) return;
+  if (peek_application_id(file) == kind.application_id) return;
+  throw Error(ErrorCode::kIo, fmt::format("{} is no file of {} - it is damaged, or another "
+                                          "program's - remove it, or run 'tessera cache clear'",
+                                          file.string(), kind.plural));
+}
+
+std::unique_ptr<Database> open(const std::filesystem::path& file, const RecordKind& kind) {
+  const bool is_in_memory = file == kInMemory;
+  if (!is_in_memory) {
+    make_private_dir(file.parent_path());
+    refuse_foreign(file, kind);
+  }
+  auto database = std::make_unique<Database>(file);
+  if (database->pragma_number("application_id") != kind.application_id)
+    database->execute(fmt::format("PRAGMA application_id = {}", kind.application_id));
+  if (!is_in_memory)
+    std::filesystem::permissions(
+        file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  if (!is_in_memory && !database->use_wal()) database->fail("cannot log writes to");
+  database->execute("PRAGMA synchronous = NORMAL");
+  database->execute(std::string(kind.schema));
+  return database;
+}
+
+}  // namespace
+
+RecordFile::RecordFile(const std::filesystem::path& file, const RecordKind& kind)
+    : plural_(kind.plural) {
+  try {
+    database_ = open(file, kind);
+  } catch (const std::exception& error) {  // of the file system too
+    ++errors_;
+    spdlog::warn("{} are neither read nor kept: {}", plural_, error.what());
+  }
+}
+
+RecordFile::~RecordFile() = default;
+
+bool RecordFile::guarded(const std::function<void(Database&)>& work) {
+  if (database_ == nullptr) return false;
+  try {
+    work(*database_);
+    return true;
+  } catch (const Error& error) {
+    if (errors_++ == 0) spdlog::warn("stored {}: {}", plural_, error.what());
+    return false;
+  }
+}
+
+}  // namespace tessera

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -11,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/trace_long.h"
+#include "bench/trace_pairs.h"
 #include "bench/trace_report.h"
 #include "bench/trace_rig.h"
 #include "engine/compare.h"
@@ -22,6 +27,8 @@ namespace {
 constexpr std::string_view kAdaptiveSuffix = "+aca";
 constexpr std::string_view kPaperSuffix = "+paper";
 constexpr std::string_view kFull = "full";
+constexpr size_t kResamples = 1000;  // of the intervals
+constexpr int32_t kPaperTopK = 6;    // of the means that the paper reports
 
 bool take_suffix(std::string& name, std::string_view suffix) {
   if (!name.ends_with(suffix)) return false;
@@ -61,44 +68,82 @@ std::vector<int32_t> chunk_numbers(std::span<const Segment> segments) {
   return out;
 }
 
-// Of chunks with computed rows: of others none can be read off.
 std::vector<ReadSink> sinks_of(const Prefilled& p) {
   std::vector<ReadSink> out;
   const std::vector<int32_t> numbers = chunk_numbers(p.plan.segments);
   for (size_t i = 0; i < p.sinks.size(); ++i) {
-    const Account part = account_of({{p.plan.segments[i]}, p.plan.rows});
-    if (numbers[i] < 1 || part.rows() == 0) continue;
-    out.push_back({numbers[i], p.sinks[i] < 0 ? -1 : numbers[static_cast<size_t>(p.sinks[i])]});
+    if (p.sinks[i] >= 0) out.push_back({numbers[i], numbers[static_cast<size_t>(p.sinks[i])]});
   }
   return out;
 }
 
+Request request_for(const TraceOptions& o, const TraceData& data, const TraceConfig& config,
+                    const TraceRequest& asked) {
+  Request r;
+  for (const size_t p : asked.passages) r.passages.push_back(data.passages[p]);
+  r.question = data.questions[asked.question].question;
+  r.policy = config.policy;
+  r.policy_options = config.options;
+  if (config.is_adaptive) r.adaptive = o.adaptive;
+  r.anchor = o.anchor;
+  r.max_tokens = o.max_tokens;
+  return r;
+}
+
+// Each chunk once, however many tiers hold it.
+void report_store(ChunkStore& store, const std::string& name, ResultList& results) {
+  std::map<ChunkKey, uint64_t> distinct;
+  uint64_t held = 0;
+  for (Tier* tier : store.tiers()) {
+    tier->for_each([&](const TierEntry& entry) {
+      distinct.emplace(entry.key, entry.bytes);
+      held += entry.bytes;
+      return true;
+    });
+  }
+  const uint64_t bytes =
+      std::accumulate(distinct.begin(), distinct.end(), uint64_t{0},
+                      [](uint64_t sum, const auto& chunk) { return sum + chunk.second; });
+  results.add(name + " distinct chunks over all tiers at the end",
+              static_cast<double>(distinct.size()), "chunks");
+  results.add(name + " bytes of these at the end", static_cast<double>(bytes) / 1e6, "MB");
+  results.add(name + " bytes that all tiers hold at the end", static_cast<double>(held) / 1e6,
+              "MB");
+  results.add(name + " variants at the end", static_cast<double>(store.variants()->stats().entries),
+              "variants");
+}
+
 class RealRun {
  public:
-  RealRun(const TraceOptions& options, TraceRig& rig) : o_(options), rig_(rig) {
+  RealRun(const TraceOptions& options, TraceRig& rig, int32_t top_k)
+      : o_(options), rig_(rig), top_k_(top_k), random_(options.stream.seed) {
     for (const TraceConfig& config : o_.configs) {
       Lane& lane = lanes_.emplace_back();
       lane.config = config;
       const bool is_warm = o_.mode == StoreMode::kWarm && config.policy != kFull;
-      lane.store = open_trace_store(
-          o_.work_dir, is_warm ? rig.warm_blobs() : std::filesystem::path(), rig.limits());
+      lane.store =
+          open_trace_store(o_.work_dir, is_warm ? rig.warm_blobs() : StoredBlobs{}, rig.limits());
       lane.engine = rig.engine(*lane.store.chunks);
     }
   }
 
   TraceTable run(std::span<const TraceRequest> requests) {
-    warm_up(requests.front());
-    for (size_t i = 0; i < requests.size(); ++i) {
-      if (o_.note)
-        o_.note(fmt::format("{}: request {} of {}", o_.model_name, i + 1, requests.size()));
-      for (size_t n = 0; n < lanes_.size(); ++n)
-        answer(lanes_[(i + n) % lanes_.size()], requests[i]);
-      measure(requests[i], i);
-      for (Lane& lane : lanes_) publish(lane);
-      give_rows();
-    }
     TraceTable table;
+    size_t n_done = 0;
+    try {
+      discard(requests.back());
+      for (; n_done < requests.size(); ++n_done) {
+        if (o_.note) {
+          o_.note(fmt::format("{}: request {} of {}", o_.model_name, n_done + 1, requests.size()));
+        }
+        ask_all(requests[n_done], n_done);
+      }
+    } catch (const Error& error) {  // what is finished is reported
+      if (error.code() != ErrorCode::kCancelled) throw;
+      table.is_complete = false;
+    }
     for (Lane& lane : lanes_) {
+      lane.rows.resize(n_done);
       table.configs.push_back(lane.config.name);
       table.rows.push_back(std::move(lane.rows));
     }
@@ -107,44 +152,31 @@ class RealRun {
 
   void report_stores(ResultList& results) const {
     for (const Lane& lane : lanes_) {
-      if (lane.config.policy == kFull) continue;
-      const TierStats disk = lane.store.chunks->tiers().back()->stats();
-      const std::string& name = lane.config.name;
-      results.add(name + " chunks in the store at the end", static_cast<double>(disk.entries),
-                  "chunks");
-      results.add(name + " bytes of the store at the end", static_cast<double>(disk.bytes) / 1e6,
-                  "MB");
-      results.add(name + " variants at the end",
-                  static_cast<double>(lane.store.chunks->variants()->stats().entries), "variants");
+      if (lane.config.policy != kFull) report_store(*lane.store.chunks, lane.config.name, results);
     }
   }
 
  private:
-  Request request_for(const TraceConfig& config, const TraceRequest& asked) const {
-    Request r;
-    for (const size_t p : asked.passages) r.passages.push_back(rig_.data().passages[p]);
-    r.question = rig_.data().questions[asked.question].question;
-    r.policy = config.policy;
-    r.policy_options = config.options;
-    if (config.is_adaptive) r.adaptive = o_.adaptive;
-    r.anchor = o_.anchor;
-    r.max_tokens = o_.max_tokens;
-    return r;
+  using References = std::map<int32_t, Reference>;  // full prefill, by how many passages were seen
+
+  // Memory and files that are touched for the first time cost the request that does so. Nothing is
+  // stored of it, and what it loads is wanted again only at the end: it is the last one.
+  void discard(const TraceRequest& asked) {
+    for (Lane& lane : lanes_) answer(lane, asked);
   }
 
-  // Memory that is touched for the first time costs the request that does so. Full prefill asks the
-  // store for nothing, so it leaves no trace there.
-  void warm_up(const TraceRequest& asked) {
-    for (Lane& lane : lanes_) {
-      Request request = request_for(lane.config, asked);
-      request.policy = kFull;
-      request.adaptive.reset();
-      lane.engine->prefill(request, o_.stop);
-    }
+  void ask_all(const TraceRequest& asked, size_t number) {
+    std::vector<size_t> order(lanes_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    shuffle_values(order, random_);
+    for (const size_t lane : order) answer(lanes_[lane], asked);
+    measure(asked, number);
+    for (Lane& lane : lanes_) publish(lane);
+    give_rows();
   }
 
   void answer(Lane& lane, const TraceRequest& asked) {
-    lane.request = request_for(lane.config, asked);
+    lane.request = request_for(o_, rig_.data(), lane.config, asked);
     lane.prefilled = {};  // its pins
     lane.prefilled = lane.engine->prefill(lane.request, o_.stop);
     lane.prefilled.timings.retrieve_ms = asked.retrieve_ms;
@@ -157,21 +189,40 @@ class RealRun {
   // Each engine's working KV still holds its prompt.
   void measure(const TraceRequest& asked, size_t number) {
     Lane& full = lanes_.front();
-    std::vector<int32_t> tokens = full.answer.tokens;
-    tokens.resize(std::min<size_t>(tokens.size(), kCompareTokens));
-    const std::vector<float> expected = full.engine->forced_logits(full.prefilled, tokens);
-    const int32_t n_vocab = full.engine->decoder().config().n_vocab;
+    const auto n_given = static_cast<int32_t>(asked.passages.size());
+    Reference all = {full.answer, full.answer.tokens, {}};
+    all.tokens.resize(std::min<size_t>(all.tokens.size(), kCompareTokens));
+    all.logits = full.engine->forced_logits(full.prefilled, all.tokens);
+    References references;
+    references.emplace(n_given, std::move(all));
     for (Lane& lane : lanes_) {
       TraceRow row = row_of(lane, asked, number);
       row.n_full = full.answer.account.total();
       if (&lane != &full) {
-        const std::vector<float> got = lane.engine->forced_logits(lane.prefilled, tokens);
-        const size_t n = std::min(got.size(), expected.size());
-        row.kl = distance_between(std::span(expected).first(n), std::span(got).first(n), n_vocab)
-                     .mean_kl;
+        row.kl = kl_to(references.at(n_given), lane);
+        row.kl_seen = row.n_seen == n_given
+                          ? row.kl
+                          : kl_to(reference_of(row.n_seen, lane.request, references), lane);
       }
       lane.rows.push_back(std::move(row));
     }
+  }
+
+  double kl_to(const Reference& reference, Lane& lane) const {
+    const std::vector<float> got = lane.engine->forced_logits(lane.prefilled, reference.tokens);
+    const size_t n = std::min(got.size(), reference.logits.size());
+    return distance_between(std::span(reference.logits).first(n), std::span(got).first(n),
+                            lane.engine->decoder().config().n_vocab)
+        .mean_kl;
+  }
+
+  // One for all that saw as many.
+  const Reference& reference_of(int32_t n_seen, Request request, References& references) {
+    const auto found = references.find(n_seen);
+    if (found != references.end()) return found->second;
+    request.passages.resize(static_cast<size_t>(n_seen));
+    return references.emplace(n_seen, full_reference(rig_.plain(), std::move(request), o_.stop))
+        .first->second;
   }
 
   TraceRow row_of(const Lane& lane, const TraceRequest& asked, size_t number) const {
@@ -179,7 +230,9 @@ class RealRun {
     const Answer& a = lane.answer;
     TraceRow row;
     row.request = number;
+    row.top_k = top_k_;
     row.question = question.id;
+    row.source = question.source;
     row.config = lane.config.name;
     row.account = a.account;
     row.rows = a.account.rows() + a.probe_rows + (a.adaptive ? a.adaptive->repeated_rows : 0);
@@ -192,11 +245,6 @@ class RealRun {
     row.segments = a.segments;
     row.sinks = sinks_of(lane.prefilled);
     row.answer = a.text;
-    for (const SegmentReport& s : a.segments) {
-      if (s.kind != SegmentKind::kChunk) continue;
-      row.chunk_tokens += s.n_tokens;
-      row.found_tokens += s.match == Match::kMiss ? 0 : s.n_tokens;
-    }
     return row;
   }
 
@@ -218,79 +266,111 @@ class RealRun {
 
   const TraceOptions& o_;
   TraceRig& rig_;
+  int32_t top_k_;
+  std::mt19937_64 random_;  // for the order of the configurations
   std::vector<Lane> lanes_;
 };
 
-void report_stream(std::span<const TraceRequest> requests, size_t n_shuffled, ResultList& results) {
-  std::vector<PassageList> lists;
-  std::vector<size_t> questions;
-  for (const TraceRequest& r : requests) {
-    lists.push_back(r.passages);
-    questions.push_back(r.question);
-  }
-  const std::set<size_t> distinct(questions.begin(), questions.end());
-  const auto n = static_cast<double>(requests.size());
-  results.add("requests", n, "requests");
-  results.add("questions asked before", 100 * (1 - static_cast<double>(distinct.size()) / n), "%");
-  results.add("lists of passages retrieved before", 100 * repeated_share(lists), "%");
-  results.add("lists reordered to be novel", static_cast<double>(n_shuffled), "lists");
-  results.add("places taken by the most used tenth of the passages", 100 * top_tenth_share(lists),
-              "%");
-}
-
-void require_requests(std::span<const TraceRequest> requests) {
-  if (!requests.empty()) return;
-  throw Error(ErrorCode::kInvalidRequest,
-              "trace - no request is left to run - ask for at least one");
-}
-
-std::vector<BenchResult> run_top_k(const TraceOptions& o, TraceRig& rig, int32_t top_k) {
-  ResultList results(fmt::format("{} trace top-{}", o.model_name, top_k));
+// What is asked in one run, the requests that are computed first.
+struct Stream {
+  int32_t top_k = 0;
   size_t n_shuffled = 0;
-  const size_t n_all = std::max(o.n_requests, o.n_long_requests);
-  const std::vector<TraceRequest> all = rig.requests(n_all, top_k, n_shuffled);
-  const std::span<const TraceRequest> real = std::span(all).first(o.n_requests);
-  require_requests(real);
-  report_stream(all, n_shuffled, results);
-  TraceTable table;
-  {
-    RealRun run(o, rig);
-    table = run.run(real);
-    run.report_stores(results);
-  }
-  summarise(table, o.stream.seed, results);
-  if (o.is_novel && o.n_long_requests == 0) summarise_steady_state(table, results);
-  std::vector<BenchResult> out = results.take();
-  if (o.n_long_requests > 0) {
-    const std::vector<BenchResult> modelled = bench_trace_long(o, rig, {top_k, all, table});
-    out.insert(out.end(), modelled.begin(), modelled.end());
+  std::vector<TraceRequest> requests;
+};
+
+// A prompt that is too long is refused before anything is measured.
+std::vector<Stream> draw_streams(const TraceOptions& o, TraceRig& rig) {
+  std::vector<Stream> out;
+  for (const int32_t top_k : o.top_k) {
+    Stream& stream = out.emplace_back();
+    stream.top_k = top_k;
+    stream.requests =
+        rig.requests(std::max(o.n_requests, o.n_long_requests), top_k, stream.n_shuffled);
+    for (const TraceRequest& asked : std::span(stream.requests).first(o.n_requests))
+      rig.plain().prompt_of(request_for(o, rig.data(), o.configs.front(), asked));
   }
   return out;
 }
 
+void report_stream(const Stream& stream, ResultList& results) {
+  std::vector<PassageList> lists;
+  std::vector<size_t> questions;
+  for (const TraceRequest& r : stream.requests) {
+    lists.push_back(r.passages);
+    questions.push_back(r.question);
+  }
+  const std::set<size_t> distinct(questions.begin(), questions.end());
+  const auto n = static_cast<double>(stream.requests.size());
+  results.add("requests", n, "requests");
+  results.add("questions asked before", 100 * (1 - static_cast<double>(distinct.size()) / n), "%");
+  results.add("lists of passages retrieved before", 100 * repeated_share(lists), "%");
+  results.add("lists reordered to be novel", static_cast<double>(stream.n_shuffled), "lists");
+  results.add("places taken by the most used tenth of the passages", 100 * top_tenth_share(lists),
+              "%");
+}
+
+void give(const TraceOptions& o, ResultList& results) {
+  if (o.on_results && !results.empty()) o.on_results(results.take());
+}
+
+void summarise_real(const TraceOptions& o, const TraceTable& table, int32_t top_k,
+                    ResultList& results) {
+  const size_t n = table.rows.front().size();
+  results.add("requests computed", static_cast<double>(n), "requests");
+  const Resamples resamples(n, kResamples, o.stream.seed);
+  summarise(table, resamples, results);
+  const bool is_of_paper = o.mode == StoreMode::kWarm && top_k == kPaperTopK;
+  summarise_pairs(table, resamples, is_of_paper, results);
+  summarise_sources(table, results);
+  if (o.is_novel && o.n_long_requests == 0) summarise_steady_state(table, results);
+}
+
+// Nothing when it was stopped: what was measured has been given then too.
+std::optional<TopKRatios> run_top_k(const TraceOptions& o, TraceRig& rig, const Stream& stream) {
+  ResultList results(fmt::format("{} trace top-{}", o.model_name, stream.top_k));
+  TraceTable table;
+  {
+    RealRun run(o, rig, stream.top_k);
+    table = run.run(std::span(stream.requests).first(o.n_requests));
+    if (table.rows.front().empty()) return std::nullopt;
+    report_stream(stream, results);
+    run.report_stores(results);
+  }
+  summarise_real(o, table, stream.top_k, results);
+  give(o, results);
+  if (!table.is_complete) return std::nullopt;
+  if (o.n_long_requests > 0) {
+    ResultList modelled(fmt::format(
+        "{} trace top-{} stand-in blobs, compute modelled:", o.model_name, stream.top_k));
+    const bool is_complete = bench_trace_long(o, rig, {stream.requests, table}, modelled);
+    give(o, modelled);
+    if (!is_complete) return std::nullopt;
+  }
+  return TopKRatios{stream.top_k, ttft_ratio(table, kFull, "adacache+aca"),
+                    ttft_ratio(table, kFull, "prefix")};
+}
+
 // The same passages again and again in new orders, each time after what the time before left
 // behind.
-std::vector<BenchResult> run_generations(const TraceOptions& o, TraceRig& rig) {
-  const int32_t top_k = o.top_k.front();
-  ResultList results(fmt::format("{} trace generations top-{}", o.model_name, top_k));
-  size_t n_shuffled = 0;
-  const std::vector<TraceRequest> first = rig.requests(o.n_requests, top_k, n_shuffled);
-  require_requests(first);
+bool run_generations(const TraceOptions& o, TraceRig& rig, const Stream& first) {
+  ResultList results(fmt::format("{} trace generations top-{}", o.model_name, first.top_k));
   std::vector<TraceRequest> all;
   std::vector<PassageList> lists;
   for (int32_t g = 0; g < o.n_generations; ++g) {
-    for (const TraceRequest& r : first) {
+    for (const TraceRequest& r : first.requests) {
       all.push_back(r);
       lists.push_back(r.passages);
     }
   }
   make_novel(lists, o.stream.seed);
   for (size_t i = 0; i < all.size(); ++i) all[i].passages = std::move(lists[i]);
-  RealRun run(o, rig);
+  RealRun run(o, rig, first.top_k);
   const TraceTable table = run.run(all);
-  summarise_generations(table, static_cast<size_t>(o.n_generations), results);
+  if (table.rows.front().empty()) return false;
+  summarise_generations(table, first.requests.size(), results);
   run.report_stores(results);
-  return results.take();
+  give(o, results);
+  return table.is_complete;
 }
 
 }  // namespace
@@ -309,15 +389,21 @@ std::vector<TraceConfig> trace_configs(std::span<const std::string> names,
   return out;
 }
 
-std::vector<BenchResult> bench_trace(const TraceOptions& options) {
+bool bench_trace(const TraceOptions& options) {
   TraceRig rig(options);
-  if (options.n_generations > 0) return run_generations(options, rig);
-  std::vector<BenchResult> all;
-  for (const int32_t top_k : options.top_k) {
-    const std::vector<BenchResult> results = run_top_k(options, rig, top_k);
-    all.insert(all.end(), results.begin(), results.end());
+  rig.limits();  // one that cannot be held is refused first
+  const std::vector<Stream> streams = draw_streams(options, rig);
+  if (options.n_generations > 0) return run_generations(options, rig, streams.front());
+  std::vector<TopKRatios> ratios;
+  for (const Stream& stream : streams) {
+    const std::optional<TopKRatios> of_run = run_top_k(options, rig, stream);
+    if (!of_run) return false;
+    ratios.push_back(*of_run);
   }
-  return all;
+  ResultList results(fmt::format("{} trace", options.model_name));
+  summarise_top_k(std::move(ratios), results);
+  give(options, results);
+  return true;
 }
 
 }  // namespace tessera

@@ -2,8 +2,8 @@
 // `tessera bench trace`: a seeded stream of questions over one corpus, answered under several
 // configurations, each with a store of its own that is bounded and lives as long as the stream.
 //
-// Configurations take turns request by request, so that a slow minute of the machine hits all
-// alike. Not thread-safe.
+// Configurations take turns request by request, in an order that is drawn for each, so that a slow
+// minute of the machine hits all alike. Not thread-safe.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -47,8 +47,7 @@ struct TraceOptions {
   std::string model_digest;
   LoadOptions load;
   int32_t n_threads = 0;
-  int32_t n_ctx = 0;  // as EngineOptions
-  int32_t leadin_tokens = 64;
+  int32_t n_ctx = 0;        // as EngineOptions
   int32_t sink_layer = -1;  // as EngineOptions
 
   std::vector<std::filesystem::path> question_files;
@@ -64,25 +63,29 @@ struct TraceOptions {
   int32_t max_tokens = 32;
 
   StoreMode mode = StoreMode::kWarm;
-  uint64_t store_limit_bytes = 0;  // of each tier of each store; 0: none
+  uint64_t store_limit_bytes = 0;  // of each store, over its tiers; 0: none
   double store_share = 0;          // the same as a share of the corpus's own KV; 0: none
-  uint64_t ram_limit_bytes = 0;    // of the RAM tier, where that is less; 0: no RAM tier
+  uint64_t ram_limit_bytes = 0;    // of the RAM tier, out of that limit; 0: no RAM tier
   std::filesystem::path work_dir;  // scratch; must exist
   std::filesystem::path warm_dir;  // KV of the corpus, kept for later runs; empty: in work_dir
 
-  // Not 0: instead, n_requests lists of passages so many times in new orders, for the KL of KV that
-  // was made over such KV.
+  // Not 0: instead, n_requests lists of passages so many times, at least 2, in new orders, for the
+  // KL of KV that was made over such KV.
   int32_t n_generations = 0;
   size_t n_long_requests = 0;  // not 0: over stand-in blobs too, after the real run
 
   std::function<void(std::string_view)> note;  // progress for people
   // A request under a configuration, as soon as it is measured.
   std::function<void(const nlohmann::ordered_json&)> on_row;
+  // Each number of passages as it ends, and what compares them.
+  std::function<void(std::vector<BenchResult>)> on_results;
   std::stop_token stop;
 };
 
-// Throws Error(kInvalidRequest) for files and numbers that cannot be used, Error(kIo) when the KV
-// of a passage cannot be stored, Error(kCancelled), and what the engine throws.
-std::vector<BenchResult> bench_trace(const TraceOptions& options);
+// False: it was stopped, and what was measured until then has been given. Throws
+// Error(kInvalidRequest) for files, numbers and requests that cannot be used, before anything is
+// measured; Error(kIo) when the KV of a passage cannot be stored, Error(kCancelled) where it was
+// stopped while passages were indexed, and what the engine throws.
+bool bench_trace(const TraceOptions& options);
 
 }  // namespace tessera

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "bench/trace_pairs.h"
 #include "engine/chunk_lookup.h"
 #include "engine/publisher.h"
 #include "reuse/policy.h"
@@ -26,6 +26,7 @@ namespace {
 
 constexpr KvGeometry kStandIn = {1, 32};  // 128 bytes a token
 constexpr double kCheckPoints = 2;        // shares of the real run may differ by
+const KeyContext kOfPreamble = {.match = Match::kExact};
 
 bool looks_for(const ReusePolicy& policy, Match match) {
   const std::vector<Match> lookups = policy.lookups();
@@ -40,11 +41,13 @@ std::span<const int32_t> ids_of(const Prompt& prompt, const Segment& s) {
 // Where the sinks of chunks were in the real run, by the chunk's place in the prompt.
 class SinkModel {
  public:
-  explicit SinkModel(const TraceTable& real) {
-    for (const std::vector<TraceRow>& rows : real.rows) {
-      for (const TraceRow& row : rows) {
-        for (const ReadSink& s : row.sinks) seen_[s.chunk].push_back(s.sink);
-      }
+  // Only of runs that read them off at every chunk: those that look for soft matches, with all
+  // passages.
+  SinkModel(std::span<const TraceConfig> configs, const TraceTable& real) {
+    for (size_t i = 0; i < configs.size(); ++i) {
+      const std::unique_ptr<ReusePolicy> policy =
+          make_policy(configs[i].policy, configs[i].options);
+      if (!configs[i].is_adaptive && looks_for(*policy, Match::kSoft)) add(real.rows[i]);
     }
   }
 
@@ -65,6 +68,12 @@ class SinkModel {
   }
 
  private:
+  void add(TraceRows rows) {
+    for (const TraceRow& row : rows) {
+      for (const ReadSink& s : row.sinks) seen_[s.chunk].push_back(s.sink);
+    }
+  }
+
   int32_t draw(int32_t chunk, std::span<const int32_t> ids) const {
     const auto found = seen_.find(chunk);
     if (chunk == 0 || found == seen_.end()) return -1;
@@ -97,7 +106,7 @@ struct StandInLane {
 class LongRun {
  public:
   LongRun(const TraceOptions& options, TraceRig& rig, const TraceTable& real)
-      : o_(options), rig_(rig), sinks_(real), domain_(rig.plain().domain()) {
+      : o_(options), rig_(rig), sinks_(options.configs, real), domain_(rig.plain().domain()) {
     const double scale = static_cast<double>(rig.corpus_bytes(kStandIn)) /
                          static_cast<double>(rig.corpus_bytes(domain_.geometry));
     domain_.geometry = kStandIn;
@@ -105,16 +114,19 @@ class LongRun {
     limits_ = rig.limits();
     for (uint64_t* bytes : {&limits_.disk_bytes, &limits_.ram_bytes})
       *bytes = static_cast<uint64_t>(std::ceil(scale * static_cast<double>(*bytes)));
-    const std::filesystem::path blobs = o_.mode == StoreMode::kWarm ? make_blobs() : "";
+    const StoredBlobs blobs = o_.mode == StoreMode::kWarm ? make_blobs() : StoredBlobs{};
     for (size_t i = 0; i < o_.configs.size(); ++i) {
       if (!o_.configs[i].is_adaptive) add_lane(o_.configs[i], blobs, row_ms_of(real.rows[i]));
     }
   }
 
   TraceTable run(std::span<const TraceRequest> requests) {
+    TraceTable table;
     for (size_t i = 0; i < requests.size(); ++i) {
-      if (o_.stop.stop_requested())
-        throw Error(ErrorCode::kCancelled, fmt::format("stopped after {} requests", i));
+      if (o_.stop.stop_requested()) {
+        table.is_complete = false;
+        break;
+      }
       constexpr size_t kNoteEvery = 100;
       if (o_.note && i % kNoteEvery == 0)
         o_.note(fmt::format("stand-in: request {} of {}", i + 1, requests.size()));
@@ -124,7 +136,6 @@ class LongRun {
         lane.rows.back().request = i;
       }
     }
-    TraceTable table;
     for (StandInLane& lane : lanes_) {
       table.configs.push_back(lane.name);
       table.rows.push_back(std::move(lane.rows));
@@ -138,18 +149,22 @@ class LongRun {
   }
 
  private:
-  std::filesystem::path make_blobs() {
-    const std::filesystem::path folder = o_.work_dir / "stand-in";
+  // In the order of the real ones.
+  StoredBlobs make_blobs() {
+    StoredBlobs out = {o_.work_dir / "stand-in", {}};
     std::vector<std::unique_ptr<Tier>> tiers;
-    tiers.push_back(make_tier("disk", {.dir = folder, .limit_bytes = 0}));
+    tiers.push_back(make_tier("disk", {.dir = out.folder, .limit_bytes = 0}));
     ChunkStore store(std::move(tiers));
-    const std::vector<int32_t>& anchor = rig_.plain().anchor(o_.anchor).ids;
-    KeyContext first;
-    first.match = Match::kExact;
-    require_put(store, first, rig_.plain().prompts().preamble_ids());
-    for (const std::vector<int32_t>& ids : rig_.chunk_ids())
-      require_put(store, {Match::kIndependent, o_.anchor, anchor, {}}, ids);
-    return folder;
+    const KeyContext context = {
+        Match::kIndependent, o_.anchor, rig_.plain().anchor(o_.anchor).ids, {}};
+    for (const std::vector<int32_t>& ids : rig_.chunk_ids()) {
+      require_put(store, context, ids);
+      out.keys.push_back(key_of(domain_, context, ids));
+    }
+    const std::vector<int32_t>& preamble = rig_.plain().prompts().preamble_ids();
+    require_put(store, kOfPreamble, preamble);
+    out.keys.push_back(key_of(domain_, kOfPreamble, preamble));
+    return out;
   }
 
   void require_put(ChunkStore& store, const KeyContext& context, std::span<const int32_t> ids) {
@@ -172,7 +187,7 @@ class LongRun {
                               Lineage{}, payload_of(static_cast<int32_t>(ids.size()))));
   }
 
-  void add_lane(const TraceConfig& config, const std::filesystem::path& blobs, double row_ms) {
+  void add_lane(const TraceConfig& config, const StoredBlobs& blobs, double row_ms) {
     StandInLane& lane = lanes_.emplace_back();
     lane.name = config.name;
     lane.policy = make_policy(config.policy, config.options);
@@ -207,9 +222,7 @@ class LongRun {
   }
 
   TraceRow ask(StandInLane& lane, Prompt prompt) const {
-    const Stopwatch watch;
     const std::vector<FoundSegment> found = look_up(lane, prompt);
-    const double lookup_ms = watch.ms();
     for (size_t i = 0; i < found.size(); ++i) prompt.segments[i].match = found[i].match;
     // How many rows a policy chooses does not hang on their scores, only which.
     const Scores scores = {std::vector<float>(prompt.ids.size()), {}};
@@ -220,11 +233,12 @@ class LongRun {
     CHECK(row.account.total() == static_cast<int32_t>(prompt.ids.size()));
     row.n_full = row.account.total();
     row.rows = row.account.rows();
-    row.ttft_ms = lookup_ms + lane.row_ms * row.rows;
+    row.ttft_ms = lane.row_ms * row.rows;  // what looking up costs is in there
     for (const Segment& s : prompt.segments) {
-      if (s.kind != SegmentKind::kChunk) continue;
-      row.chunk_tokens += s.range.size();
-      row.found_tokens += s.match == Match::kMiss ? 0 : s.range.size();
+      SegmentReport& report = row.segments.emplace_back();
+      report.kind = s.kind;
+      report.n_tokens = s.range.size();
+      report.match = s.match;
     }
     if (o_.mode != StoreMode::kCold) publish(lane, prompt, plan, found);
     return row;
@@ -234,20 +248,33 @@ class LongRun {
   void publish(StandInLane& lane, const Prompt& prompt, const ReusePlan& plan,
                const std::vector<FoundSegment>& found) const {
     ChunkStore& store = *lane.store.chunks;
+    count_uses(store, prompt, found);
     if (const std::optional<PublishRules> rules = publish_rules(*lane.policy)) {
       const std::vector<int32_t> sinks = sinks_.sinks_of(prompt);
       const auto payload = [&](size_t segment) {
         return payload_of(prompt.segments[segment].range.size());
       };
       Publisher publisher(store, domain_, *rules);
-      publisher.publish({prompt, plan, found, sinks, payload});
+      publisher.publish({prompt, plan, found, sinks, o_.anchor, lane.rules.anchor_ids, payload});
     }
-    if (lane.rules.independent) {
-      for (const Segment& s : plan.segments) {
-        if (s.kind == SegmentKind::kChunk && s.match == Match::kMiss)
-          put(store, {Match::kIndependent, o_.anchor, lane.rules.anchor_ids, {}},
-              ids_of(prompt, s));
-      }
+    if (lane.rules.independent) put_missed(store, prompt, lane.rules);
+  }
+
+  void count_uses(ChunkStore& store, const Prompt& prompt,
+                  const std::vector<FoundSegment>& found) const {
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i].match != Match::kSoft) continue;
+      const ChunkKey chunk = identity_of(domain_, ids_of(prompt, prompt.segments[i]));
+      store.variants()->count_use(chunk, found[i].key);
+    }
+  }
+
+  void put_missed(ChunkStore& store, const Prompt& prompt, const LookupRules& rules) const {
+    for (const Segment& s : prompt.segments) {
+      if (s.match != Match::kMiss) continue;
+      if (s.kind == SegmentKind::kPreamble) put(store, kOfPreamble, ids_of(prompt, s));
+      if (s.kind == SegmentKind::kChunk)
+        put(store, {Match::kIndependent, o_.anchor, rules.anchor_ids, {}}, ids_of(prompt, s));
     }
   }
 
@@ -265,17 +292,19 @@ void check(const TraceTable& real, const TraceTable& modelled, ResultList& resul
     const std::string& name = modelled.configs[i];
     const auto at = std::find(real.configs.begin(), real.configs.end(), name);
     CHECK(at != real.configs.end());
-    const std::vector<TraceRow>& expected =
-        real.rows[static_cast<size_t>(at - real.configs.begin())];
-    const std::span<const TraceRow> got = std::span(modelled.rows[i]).first(expected.size());
+    TraceRows expected = real.rows[static_cast<size_t>(at - real.configs.begin())];
+    TraceRows got = modelled.rows[i];
+    const size_t n = std::min(expected.size(), got.size());
+    expected = expected.first(n);
+    got = got.first(n);
     const std::vector<TierShare> a = tier_shares(expected);
     const std::vector<TierShare> b = tier_shares(got);
     double greatest = 0;
     for (size_t tier = 0; tier < a.size(); ++tier) {
-      results.add(fmt::format("{} {}, first {} requests, real run", name, a[tier].name, got.size()),
-                  100 * a[tier].share, "%");
-      results.add(fmt::format("{} {}, first {} requests, stand-in", name, b[tier].name, got.size()),
-                  100 * b[tier].share, "%");
+      const std::string share =
+          fmt::format("{} {}, share of chunk tokens, first {} requests", name, a[tier].name, n);
+      results.add(share + ", real run", 100 * a[tier].share, "%");
+      results.add(share + ", stand-in", 100 * b[tier].share, "%");
       greatest = std::max(greatest, 100 * std::abs(a[tier].share - b[tier].share));
     }
     results.add(name + " stand-in against the real run, greatest difference", greatest, "points",
@@ -285,17 +314,18 @@ void check(const TraceTable& real, const TraceTable& modelled, ResultList& resul
 
 }  // namespace
 
-std::vector<BenchResult> bench_trace_long(const TraceOptions& options, TraceRig& rig,
-                                          const LongTrace& trace) {
-  ResultList results(fmt::format(
-      "{} trace top-{} stand-in blobs, compute modelled:", options.model_name, trace.top_k));
+bool bench_trace_long(const TraceOptions& options, TraceRig& rig, const LongTrace& trace,
+                      ResultList& results) {
   LongRun run(options, rig, trace.real);
   const TraceTable table = run.run(trace.requests);
+  if (table.rows.front().empty()) return false;
+  results.add("requests", static_cast<double>(table.rows.front().size()), "requests");
   run.report_model(results);
   check(trace.real, table, results);
   summarise_model(table, results);
+  summarise_model_pairs(table, results);
   summarise_steady_state(table, results);
-  return results.take();
+  return table.is_complete;
 }
 
 }  // namespace tessera

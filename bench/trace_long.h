@@ -4,7 +4,6 @@
 // the store shrink as the blobs do. What no store knows is drawn from the real run as well: which
 // earlier chunk a chunk attends to most.
 #include <span>
-#include <vector>
 
 #include "bench/trace.h"
 #include "bench/trace_report.h"
@@ -13,14 +12,14 @@
 namespace tessera {
 
 struct LongTrace {
-  int32_t top_k = 0;
   std::span<const TraceRequest> requests;
   const TraceTable& real;  // the same options over the first of the requests: the check
 };
 
-// Configurations with adaptive context are left out: where it stops, only a model can say. Throws
-// Error(kIo) when a stand-in blob cannot be stored, Error(kCancelled).
-std::vector<BenchResult> bench_trace_long(const TraceOptions& options, TraceRig& rig,
-                                          const LongTrace& trace);
+// Configurations with adaptive context are left out: where it stops, only a model can say. False:
+// it was stopped, and `results` are of the requests before that. Throws Error(kIo) when a stand-in
+// blob cannot be stored.
+bool bench_trace_long(const TraceOptions& options, TraceRig& rig, const LongTrace& trace,
+                      ResultList& results);
 
 }  // namespace tessera

@@ -3,25 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
-#include "eval/statistics.h"
 
 namespace tessera {
 namespace {
 
 using nlohmann::ordered_json;
-using Rows = std::span<const TraceRow>;
-using Value = std::function<double(const TraceRow&)>;
 
-constexpr size_t kResamples = 1000;
+constexpr size_t kTailRequests = 100;     // fewer have no 99th percentile to speak of
 constexpr size_t kSteadyWindow = 200;     // requests at each end
-constexpr double kSteadyPoints = 2;       // they may differ by
+constexpr size_t kSteadyRequests = 1000;  // fewer may not have come to rest
+constexpr double kSteadyPoints = 2;       // the ends may differ by
 constexpr double kGenerationRatio = 1.2;  // KL of the last generation to that of the first
 
 double mean(std::span<const double> values) {
@@ -29,17 +27,8 @@ double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-std::vector<double> values_of(Rows rows, const Value& value) {
-  std::vector<double> out;
-  out.reserve(rows.size());
-  std::transform(rows.begin(), rows.end(), std::back_inserter(out), value);
-  return out;
-}
-
-double mean_of(Rows rows, const Value& value) { return mean(values_of(rows, value)); }
-
 // Of all requests together: long prompts weigh more.
-double share_of(Rows rows, const Value& part, const Value& whole) {
+double share_of(TraceRows rows, const RowValue& part, const RowValue& whole) {
   double parts = 0, wholes = 0;
   for (const TraceRow& row : rows) {
     parts += part(row);
@@ -48,40 +37,53 @@ double share_of(Rows rows, const Value& part, const Value& whole) {
   return wholes > 0 ? parts / wholes : 0;
 }
 
-// Ratios that AdaCache's paper reports, as means over its models and data sets.
-struct Pair {
-  std::string_view slower;
-  std::string_view sooner;
-  double target;
-};
-constexpr Pair kPairs[] = {
-    {"full", "adacache+aca", 3.12},           {"prefix", "adacache+aca", 2.69},
-    {"cacheblend", "adacache+aca", 1.32},     {"prefix", "prefix+aca", 1.65},
-    {"cacheblend", "cacheblend+aca", 1.22},   {"prefix+aca", "adacache+aca", 1.76},
-    {"cacheblend+aca", "adacache+aca", 1.23},
-};
-// What every other configuration is held against.
-constexpr std::string_view kBaselines[] = {"full", "prefix", "cacheblend"};
-
-void add_shares(Rows rows, const std::string& name, ResultList& results) {
-  for (const TierShare& tier : tier_shares(rows))
-    results.add(fmt::format("{} {}", name, tier.name), 100 * tier.share, "%");
-  results.add(name + " rows computed, share of the whole prompt",
-              100 * share_of(
-                        rows, [](const TraceRow& r) { return r.rows; },
-                        [](const TraceRow& r) { return r.n_full; }),
-              "%");
+double tokens_of_chunks(const TraceRow& row, std::optional<Match> match) {
+  double tokens = 0;
+  for (const SegmentReport& s : row.segments) {
+    if (s.kind == SegmentKind::kChunk && (!match || s.match == *match)) tokens += s.n_tokens;
+  }
+  return tokens;
 }
 
-void add_times(Rows rows, const std::string& name, ResultList& results) {
+double share_of_match(TraceRows rows, Match match) {
+  return share_of(
+      rows, [match](const TraceRow& r) { return tokens_of_chunks(r, match); },
+      [](const TraceRow& r) { return tokens_of_chunks(r, std::nullopt); });
+}
+
+double row_share(TraceRows rows) {
+  return 100 * share_of(
+                   rows, [](const TraceRow& r) { return r.rows; },
+                   [](const TraceRow& r) { return r.n_full; });
+}
+
+void add_tiers(TraceRows rows, const std::string& name, ResultList& results) {
+  for (const TierShare& tier : tier_shares(rows))
+    results.add(fmt::format("{} {}, share of chunk tokens", name, tier.name), 100 * tier.share,
+                "%");
+}
+
+void add_rows(TraceRows rows, const std::string& name, ResultList& results) {
+  results.add(name + " tokens recomputed, mean",
+              mean_of(rows, [](const TraceRow& r) { return r.account.recomputed; }), "tokens");
+  results.add(
+      name +
+          " rows computed, the probe's and repeated ones included, share of the whole prompt of "
+          "all passages",
+      row_share(rows), "%");
+}
+
+void add_times(TraceRows rows, const std::string& name, ResultList& results) {
   std::vector<double> ttft = values_of(rows, [](const TraceRow& r) { return r.ttft_ms; });
   results.add(name + " ttft mean", mean(ttft), "ms");
   std::sort(ttft.begin(), ttft.end());
-  for (const int percent : {50, 90, 99})
+  for (const int percent : {50, 90, 99}) {
+    if (percent == 99 && ttft.size() < kTailRequests) continue;
     results.add(fmt::format("{} ttft p{}", name, percent), quantile(ttft, percent / 100.0), "ms");
+  }
 }
 
-void add_publishing(Rows rows, const std::string& name, ResultList& results) {
+void add_publishing(TraceRows rows, const std::string& name, ResultList& results) {
   results.add(name + " storing after the answer, mean",
               mean_of(rows, [](const TraceRow& r) { return r.publish_ms; }), "ms");
   results.add(name + " requests whose chunks were not all stored",
@@ -90,111 +92,24 @@ void add_publishing(Rows rows, const std::string& name, ResultList& results) {
               "requests");
 }
 
-void add_quality(Rows rows, const std::string& name, ResultList& results) {
-  results.add(name + " F1", mean_of(rows, [](const TraceRow& r) { return r.f1; }), "share");
-  results.add(name + " EM", mean_of(rows, [](const TraceRow& r) { return r.exact_match; }),
-              "share");
-  results.add(name + " mean KL to full", mean_of(rows, [](const TraceRow& r) { return r.kl; }),
-              "nats");
+bool is_adaptive(TraceRows rows) {
+  return std::ranges::any_of(rows, [](const TraceRow& r) { return r.adaptive.has_value(); });
 }
 
-void add_context(Rows rows, const std::string& name, ResultList& results) {
-  std::map<int32_t, size_t> counts;
-  std::vector<double> break_even;
-  size_t n_confident = 0;
-  for (const TraceRow& row : rows) {
-    if (!row.adaptive) continue;
-    ++counts[row.n_seen];
-    break_even.push_back(row.adaptive->break_even_rounds);
-    n_confident += row.adaptive->is_confident ? 1 : 0;
-  }
-  if (break_even.empty()) return;
-  const auto n = static_cast<double>(break_even.size());
-  for (const auto& [n_seen, count] : counts) {
-    results.add(fmt::format("{} saw {} passages, share of requests", name, n_seen),
-                100 * static_cast<double>(count) / n, "%");
-  }
-  results.add(name + " passages seen, mean",
-              mean_of(rows, [](const TraceRow& r) { return r.n_seen; }), "passages");
-  results.add(name + " stopped because it was sure, share of requests",
-              100 * static_cast<double>(n_confident) / n, "%");
-  const Value n_rounds = [](const TraceRow& r) {
-    return r.adaptive ? static_cast<double>(r.adaptive->rounds.size()) : 0.0;
+void add_quality(TraceRows rows, const std::string& name, const Resamples& resamples,
+                 ResultList& results) {
+  const auto add = [&](std::string_view what, const RowValue& value, const std::string& unit) {
+    results.add_interval(fmt::format("{} {}", name, what),
+                         estimate(values_of(rows, value), Statistic::kMean, resamples), unit);
   };
-  results.add(name + " rounds, mean", mean_of(rows, n_rounds), "rounds");
-  results.add(name + " rounds at which it breaks even, mean", mean(break_even), "rounds");
-  results.add(
-      name + " repeated rows of the question, share of the whole prompt",
-      100 * share_of(
-                rows, [](const TraceRow& r) { return r.adaptive ? r.adaptive->repeated_rows : 0; },
-                [](const TraceRow& r) { return r.n_full; }),
-      "%");
-}
-
-const std::vector<TraceRow>* find_rows(const TraceTable& table, std::string_view config) {
-  const auto found = std::find(table.configs.begin(), table.configs.end(), config);
-  if (found == table.configs.end()) return nullptr;
-  return &table.rows[static_cast<size_t>(found - table.configs.begin())];
-}
-
-// 0: the paper reports none.
-double target_of(std::string_view slower, std::string_view sooner) {
-  for (const Pair& pair : kPairs) {
-    if (pair.slower == slower && pair.sooner == sooner) return pair.target;
-  }
-  return 0;
-}
-
-enum class Targets { kNone, kOfPaper };
-
-void add_pair(const TraceTable& table, const Pair& pair, Targets targets, ResultList& results) {
-  const std::vector<TraceRow>* a = find_rows(table, pair.slower);
-  const std::vector<TraceRow>* b = find_rows(table, pair.sooner);
-  if (a == nullptr || b == nullptr || a == b) return;
-  std::vector<double> ratios;
-  for (size_t i = 0; i < a->size(); ++i) ratios.push_back((*a)[i].ttft_ms / (*b)[i].ttft_ms);
-  const std::string name = fmt::format("ttft {} / {}", pair.slower, pair.sooner);
-  const bool has_target = targets == Targets::kOfPaper && pair.target > 0;
-  results.add(name + ", mean", mean(ratios), "x",
-              has_target ? std::optional(pair.target) : std::nullopt);
-  results.add(name + ", greatest", *std::max_element(ratios.begin(), ratios.end()), "x");
-}
-
-// Which pairs: each baseline with all others, then those of the paper that are none of these.
-void add_pairs(const TraceTable& table, Targets targets, ResultList& results) {
-  for (const std::string_view baseline : kBaselines) {
-    for (const std::string& config : table.configs) {
-      const bool is_earlier = std::find(std::begin(kBaselines), std::end(kBaselines), config) <
-                              std::find(std::begin(kBaselines), std::end(kBaselines), baseline);
-      if (is_earlier) continue;
-      add_pair(table, {baseline, config, target_of(baseline, config)}, targets, results);
-    }
-  }
-  for (const Pair& pair : kPairs) {
-    if (std::find(std::begin(kBaselines), std::end(kBaselines), pair.slower) ==
-        std::end(kBaselines))
-      add_pair(table, pair, targets, results);
-  }
-}
-
-// Whether fewer passages cost quality: question by question against the same policy with all.
-void add_f1_differences(const TraceTable& table, uint64_t seed, ResultList& results) {
-  constexpr std::string_view kSuffix = "+aca";
-  for (const std::string& config : table.configs) {
-    if (!config.ends_with(kSuffix)) continue;
-    const std::string fixed = config.substr(0, config.size() - kSuffix.size());
-    const std::vector<TraceRow>* all = find_rows(table, fixed);
-    if (all == nullptr) continue;
-    const std::vector<TraceRow>& own = *find_rows(table, config);
-    std::vector<double> differences;
-    for (size_t i = 0; i < own.size(); ++i) differences.push_back(own[i].f1 - (*all)[i].f1);
-    const Estimate e =
-        estimate(differences, Statistic::kMean, Resamples(differences.size(), kResamples, seed));
-    const std::string name = fmt::format("F1 {} - {}", config, fixed);
-    results.add(name, e.value, "share");
-    results.add(name + ", low end of 95%", e.low, "share");
-    results.add(name + ", high end of 95%", e.high, "share", 0.0);
-  }
+  add("F1", [](const TraceRow& r) { return r.f1; }, "share");
+  add("EM", [](const TraceRow& r) { return r.exact_match; }, "share");
+  const RowValue kl = [](const TraceRow& r) { return r.kl; };
+  if (!is_adaptive(rows)) return add("mean KL to full", kl, "nats");
+  add("mean KL to full over all passages", kl, "nats");
+  add(
+      "mean KL to full over the passages seen", [](const TraceRow& r) { return r.kl_seen; },
+      "nats");
 }
 
 ordered_json json_of(const SegmentReport& s) {
@@ -225,17 +140,7 @@ ordered_json json_of(const AdaptiveReport& a) {
           {"rounds", std::move(rounds)}};
 }
 
-// The mean of each.
-std::vector<double> kl_of_generations(Rows rows, size_t n_generations) {
-  const size_t n = rows.size() / n_generations;
-  std::vector<double> out;
-  out.reserve(n_generations);
-  for (size_t g = 0; g < n_generations; ++g)
-    out.push_back(mean_of(rows.subspan(g * n, n), [](const TraceRow& r) { return r.kl; }));
-  return out;
-}
-
-uint32_t greatest_depth(Rows rows) {
+uint32_t greatest_depth(TraceRows rows) {
   uint32_t depth = 0;
   for (const TraceRow& row : rows) {
     for (const SegmentReport& s : row.segments) depth = std::max(depth, s.approximation_depth);
@@ -245,10 +150,30 @@ uint32_t greatest_depth(Rows rows) {
 
 }  // namespace
 
+std::vector<double> values_of(TraceRows rows, const RowValue& value) {
+  std::vector<double> out;
+  out.reserve(rows.size());
+  std::transform(rows.begin(), rows.end(), std::back_inserter(out), value);
+  return out;
+}
+
+double mean_of(TraceRows rows, const RowValue& value) { return mean(values_of(rows, value)); }
+
+double mean_ttft(TraceRows rows) {
+  return mean_of(rows, [](const TraceRow& r) { return r.ttft_ms; });
+}
+
 void ResultList::add(std::string_view name, double value, std::string unit,
                      std::optional<double> target, bool at_most) {
   results_.push_back(
       {fmt::format("{} {}", heading_, name), value, std::move(unit), target, at_most});
+}
+
+void ResultList::add_interval(const std::string& name, const Estimate& estimate,
+                              const std::string& unit, const IntervalTargets& targets) {
+  add(name, estimate.value, unit, targets.value);
+  add(name + ", low end of 95%", estimate.low, unit, targets.low);
+  add(name + ", high end of 95%", estimate.high, unit);
 }
 
 ordered_json record_of(const TraceRow& row) {
@@ -257,7 +182,9 @@ ordered_json record_of(const TraceRow& row) {
   ordered_json sinks = ordered_json::array();
   for (const ReadSink& s : row.sinks) sinks.push_back({{"chunk", s.chunk}, {"sink", s.sink}});
   return {{"request", row.request},
+          {"top_k", row.top_k},
           {"question", row.question},
+          {"source", row.source},
           {"config", row.config},
           {"prompt_tokens", row.account.total()},
           {"prompt_tokens_of_full", row.n_full},
@@ -266,8 +193,6 @@ ordered_json record_of(const TraceRow& row) {
           {"independent", row.account.independent},
           {"recomputed", row.account.recomputed},
           {"fresh", row.account.fresh},
-          {"chunk_tokens", row.chunk_tokens},
-          {"found_tokens", row.found_tokens},
           {"rows", row.rows},
           {"ttft_ms", row.ttft_ms},
           {"publish_ms", row.publish_ms},
@@ -275,6 +200,7 @@ ordered_json record_of(const TraceRow& row) {
           {"f1", row.f1},
           {"exact_match", row.exact_match},
           {"kl", row.kl},
+          {"kl_seen", row.kl_seen},
           {"passages_given", row.n_given},
           {"passages_seen", row.n_seen},
           {"adaptive", row.adaptive ? json_of(*row.adaptive) : ordered_json()},
@@ -283,85 +209,115 @@ ordered_json record_of(const TraceRow& row) {
           {"answer", row.answer}};
 }
 
-double found_share(Rows rows) {
-  return share_of(
-      rows, [](const TraceRow& r) { return r.found_tokens; },
-      [](const TraceRow& r) { return r.chunk_tokens; });
+std::vector<TierShare> tier_shares(TraceRows rows) {
+  return {{"hard", share_of_match(rows, Match::kExact)},
+          {"soft", share_of_match(rows, Match::kSoft)},
+          {"independent", share_of_match(rows, Match::kIndependent)},
+          {"miss", share_of_match(rows, Match::kMiss)}};
 }
 
-std::vector<TierShare> tier_shares(Rows rows) {
-  struct Part {
-    std::string_view name;
-    int32_t Account::*tokens;
-  };
-  constexpr Part kParts[] = {{"hard, share of prompt tokens", &Account::exact},
-                             {"soft, share of prompt tokens", &Account::soft},
-                             {"independent, share of prompt tokens", &Account::independent},
-                             {"recomputed, share of prompt tokens", &Account::recomputed},
-                             {"fresh, share of prompt tokens", &Account::fresh}};
-  std::vector<TierShare> out;
-  for (const Part& part : kParts) {
-    const double share = share_of(
-        rows, [&part](const TraceRow& r) { return r.account.*part.tokens; },
-        [](const TraceRow& r) { return r.account.total(); });
-    out.push_back({part.name, share});
+void summarise_context(TraceRows rows, const std::string& name, ResultList& results) {
+  if (!is_adaptive(rows)) return;
+  std::map<int32_t, size_t> counts;
+  for (const TraceRow& row : rows) ++counts[row.n_seen];
+  const auto n = static_cast<double>(rows.size());
+  for (const auto& [n_seen, count] : counts) {
+    results.add(fmt::format("{} saw {} passages, share of requests", name, n_seen),
+                100 * static_cast<double>(count) / n, "%");
   }
-  out.push_back({"found, share of chunk tokens", found_share(rows)});
-  return out;
+  const double seen = mean_of(rows, [](const TraceRow& r) { return r.n_seen; });
+  const double variance =
+      mean_of(rows, [seen](const TraceRow& r) { return (r.n_seen - seen) * (r.n_seen - seen); });
+  results.add(name + " passages seen, mean", seen, "passages");
+  results.add(name + " passages seen, standard deviation", std::sqrt(variance), "passages");
+  const auto add = [&](std::string_view what, double (*value)(const AdaptiveReport&), double scale,
+                       const std::string& unit) {
+    const auto of_row = [value](const TraceRow& r) { return r.adaptive ? value(*r.adaptive) : 0; };
+    results.add(fmt::format("{} {}", name, what), scale * mean_of(rows, of_row), unit);
+  };
+  add(
+      "stopped because it was sure, share of requests",
+      [](const AdaptiveReport& a) { return a.is_confident ? 1.0 : 0.0; }, 100, "%");
+  add(
+      "rounds, mean", [](const AdaptiveReport& a) { return static_cast<double>(a.rounds.size()); },
+      1, "rounds");
+  add(
+      "rounds at which it breaks even, mean",
+      [](const AdaptiveReport& a) { return a.break_even_rounds; }, 1, "rounds");
+  results.add(
+      name + " repeated rows of the question, share of the whole prompt",
+      100 * share_of(
+                rows, [](const TraceRow& r) { return r.adaptive ? r.adaptive->repeated_rows : 0; },
+                [](const TraceRow& r) { return r.n_full; }),
+      "%");
 }
 
 void summarise_model(const TraceTable& table, ResultList& results) {
   for (size_t i = 0; i < table.configs.size(); ++i) {
-    add_shares(table.rows[i], table.configs[i], results);
-    add_times(table.rows[i], table.configs[i], results);
+    const TraceRows rows = table.rows[i];
+    const std::string& name = table.configs[i];
+    add_tiers(rows, name, results);
+    results.add(name + " rows computed, without a probe's, share of the whole prompt",
+                row_share(rows), "%");
+    results.add(name + " ttft mean", mean_ttft(rows), "ms");
   }
-  add_pairs(table, Targets::kNone, results);
 }
 
-void summarise(const TraceTable& table, uint64_t seed, ResultList& results) {
+void summarise(const TraceTable& table, const Resamples& resamples, ResultList& results) {
   CHECK(!table.configs.empty() && !table.rows.front().empty());
   for (size_t i = 0; i < table.configs.size(); ++i) {
-    add_shares(table.rows[i], table.configs[i], results);
-    add_times(table.rows[i], table.configs[i], results);
-    add_publishing(table.rows[i], table.configs[i], results);
-    add_quality(table.rows[i], table.configs[i], results);
-    add_context(table.rows[i], table.configs[i], results);
+    const TraceRows rows = table.rows[i];
+    const std::string& name = table.configs[i];
+    add_tiers(rows, name, results);
+    add_rows(rows, name, results);
+    add_times(rows, name, results);
+    add_publishing(rows, name, results);
+    add_quality(rows, name, resamples, results);
+    summarise_context(rows, name, results);
   }
-  add_pairs(table, Targets::kOfPaper, results);
-  add_f1_differences(table, seed, results);
 }
 
 void summarise_steady_state(const TraceTable& table, ResultList& results) {
   for (size_t i = 0; i < table.configs.size(); ++i) {
-    const Rows rows = table.rows[i];
-    if (table.configs[i] == "full" || rows.size() < 2) continue;
-    const size_t window = std::min(kSteadyWindow, rows.size() / 2);
-    const double first = 100 * found_share(rows.first(window));
-    const double last = 100 * found_share(rows.last(window));
+    const TraceRows rows = table.rows[i];
     const std::string& name = table.configs[i];
+    if (name == "full" || rows.size() < 2) continue;
+    const size_t window = std::min(kSteadyWindow, rows.size() / 2);
+    const TraceRows first = rows.first(window), last = rows.last(window);
+    add_tiers(first, fmt::format("{} first {} requests", name, window), results);
+    add_tiers(last, fmt::format("{} last {} requests", name, window), results);
+    const bool has_target = rows.size() >= kSteadyRequests && window == kSteadyWindow;
     results.add(
-        fmt::format("{} found in the first {} requests, share of chunk tokens", name, window),
-        first, "%");
-    results.add(fmt::format("{} found in the last {} requests", name, window), last, "%");
-    results.add(name + " found less at the end than at the start", first - last, "points",
-                kSteadyPoints, true);
+        name + " found, the last requests against the first, difference either way",
+        100 * std::abs(share_of_match(last, Match::kMiss) - share_of_match(first, Match::kMiss)),
+        "points", has_target ? std::optional(kSteadyPoints) : std::nullopt, true);
   }
 }
 
-void summarise_generations(const TraceTable& table, size_t n_generations, ResultList& results) {
-  CHECK(n_generations > 0);
+void summarise_generations(const TraceTable& table, size_t n_lists, ResultList& results) {
+  CHECK(n_lists > 0);
   for (size_t i = 0; i < table.configs.size(); ++i) {
     const std::string& name = table.configs[i];
     if (name == "full") continue;
-    const Rows rows = table.rows[i];
-    const std::vector<double> kl = kl_of_generations(rows, n_generations);
-    for (size_t g = 0; g < n_generations; ++g)
-      results.add(fmt::format("{} mean KL to full, generation {}", name, g + 1), kl[g], "nats");
+    const TraceRows rows = table.rows[i];
+    std::vector<double> kl;
+    for (size_t begin = 0; begin + n_lists <= rows.size(); begin += n_lists) {
+      const TraceRows own = rows.subspan(begin, n_lists);
+      kl.push_back(mean_of(own, [](const TraceRow& r) { return r.kl; }));
+      const std::string generation = fmt::format("{} generation {}", name, kl.size());
+      results.add(generation + " mean KL to full", kl.back(), "nats");
+      results.add(generation + " soft, share of chunk tokens",
+                  100 * share_of_match(own, Match::kSoft), "%");
+      results.add(generation + " greatest depth of approximation that was loaded",
+                  greatest_depth(own), "");
+    }
     // What the paper does is shown beside it, without a promise.
     const bool is_bounded = name == "adacache";
-    results.add(fmt::format("{} KL of generation {} / generation 1", name, n_generations),
-                kl.front() > 0 ? kl.back() / kl.front() : 0, "x",
-                is_bounded ? std::optional(kGenerationRatio) : std::nullopt, true);
+    if (kl.size() > 1) {
+      results.add(fmt::format("{} KL of generation {} / generation 1", name, kl.size()),
+                  kl.front() > 0 ? kl.back() / kl.front() : 0, "x",
+                  is_bounded ? std::optional(kGenerationRatio) : std::nullopt, true);
+    }
     results.add(name + " greatest depth of approximation that was loaded", greatest_depth(rows), "",
                 is_bounded ? std::optional(1.0) : std::nullopt, true);
   }

@@ -2,6 +2,7 @@
 // What the requests of a trace measured, and what it comes to. Pure; thread-safe.
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -12,30 +13,32 @@
 
 #include "bench/bench.h"
 #include "engine/engine.h"
+#include "eval/statistics.h"
 
 namespace tessera {
 
-// Chunks of a prompt are counted from 0. A sink of -1: none was read off.
+// Which earlier chunk a chunk's rows attend to most. Chunks of a prompt are counted from 0.
 struct ReadSink {
   int32_t chunk = 0;
-  int32_t sink = -1;
+  int32_t sink = 0;
 };
 
 struct TraceRow {
   size_t request = 0;
+  int32_t top_k = 0;
   std::string question;  // id
+  std::string source;    // file of the question
   std::string config;
   Account account;
-  int32_t n_full = 0;        // tokens of the prompt with all passages
-  int32_t chunk_tokens = 0;  // in the prompt that was answered
-  int32_t found_tokens = 0;  // of these, whose KV was loaded
-  double rows = 0;           // computed, the probe's and repeated ones included
+  int32_t n_full = 0;  // tokens of the prompt with all passages
+  double rows = 0;     // computed, the probe's and repeated ones included
   double ttft_ms = 0;
   double publish_ms = 0;  // after the answer
   bool is_published = true;
   double f1 = 0;
   double exact_match = 0;  // 0 or 1
-  double kl = 0;           // to full prefill, nats
+  double kl = 0;           // to full prefill of all passages, nats
+  double kl_seen = 0;      // to full prefill of the passages that were seen, nats
   int32_t n_given = 0;     // passages
   int32_t n_seen = 0;
   std::optional<AdaptiveReport> adaptive;
@@ -48,6 +51,19 @@ struct TraceRow {
 struct TraceTable {
   std::vector<std::string> configs;
   std::vector<std::vector<TraceRow>> rows;  // [configs, requests]
+  bool is_complete = true;                  // else the run was stopped behind these
+};
+
+using TraceRows = std::span<const TraceRow>;
+using RowValue = std::function<double(const TraceRow&)>;
+
+std::vector<double> values_of(TraceRows rows, const RowValue& value);
+double mean_of(TraceRows rows, const RowValue& value);  // 0 where there are none
+double mean_ttft(TraceRows rows);
+
+struct IntervalTargets {
+  std::optional<double> value;  // at least
+  std::optional<double> low;    // of the interval: at least
 };
 
 // Results under one heading.
@@ -56,6 +72,10 @@ class ResultList {
   explicit ResultList(std::string heading) : heading_(std::move(heading)) {}
   void add(std::string_view name, double value, std::string unit,
            std::optional<double> target = std::nullopt, bool at_most = false);
+  // The value, then the ends of its interval.
+  void add_interval(const std::string& name, const Estimate& estimate, const std::string& unit,
+                    const IntervalTargets& targets = {});
+  bool empty() const { return results_.empty(); }
   std::vector<BenchResult> take() { return std::move(results_); }
 
  private:
@@ -70,24 +90,25 @@ struct TierShare {
   std::string_view name;
   double share = 0;  // 0..1
 };
-// Of all prompt tokens, by the parts of the account; then of the chunk tokens, those that were
-// found.
-std::vector<TierShare> tier_shares(std::span<const TraceRow> rows);
+// Hard, soft, independent, miss: of the tokens of all chunks that stood in prompts.
+std::vector<TierShare> tier_shares(TraceRows rows);
 
-// Per configuration hit shares, rows, times, quality and passages seen; per pair the ratio of
-// times, with the means that AdaCache's paper reports as targets. `seed`: of the intervals.
-void summarise(const TraceTable& table, uint64_t seed, ResultList& results);
+// Per configuration hit shares, rows, times, quality and passages seen. `resamples`: of the
+// requests.
+void summarise(const TraceTable& table, const Resamples& resamples, ResultList& results);
 
-// The same of what a modelled run can say: hit shares, rows, times and their ratios, without
-// targets.
+// Of requests with adaptive context how many passages they saw and why they stopped; nothing of
+// others.
+void summarise_context(TraceRows rows, const std::string& name, ResultList& results);
+
+// What a modelled run can say: hit shares, rows and mean times.
 void summarise_model(const TraceTable& table, ResultList& results);
 
-// Share of chunk tokens that were found, in the first requests and in the last.
+// Hit shares of the first requests and of the last; a target for long traces alone.
 void summarise_steady_state(const TraceTable& table, ResultList& results);
 
-// KL by generation, where the requests are `n_generations` times the same passages.
-void summarise_generations(const TraceTable& table, size_t n_generations, ResultList& results);
-
-double found_share(std::span<const TraceRow> rows);  // of chunk tokens; 0 where there is none
+// KL, soft hits and depth by generation, where the requests are the same `n_lists` lists of
+// passages again and again. Generations that were not finished are left out.
+void summarise_generations(const TraceTable& table, size_t n_lists, ResultList& results);
 
 }  // namespace tessera

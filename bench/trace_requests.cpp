@@ -8,13 +8,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <random>
 #include <set>
-#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "base/utf8.h"
 #include "eval/sample.h"
 
@@ -61,13 +58,6 @@ void drop_repeats(std::vector<PassageText>& passages) {
                 [&](const PassageText& p) { return !seen.emplace(p.title, p.text).second; });
 }
 
-// std::shuffle differs between libraries.
-template <typename T>
-void shuffle(std::vector<T>& values, std::mt19937_64& random) {
-  for (size_t n = values.size(); n > 1; --n)
-    std::swap(values[n - 1], values[draw_below(random, n)]);
-}
-
 // Articles by rank, each with the questions that were not asked yet.
 class Pools {
  public:
@@ -76,7 +66,7 @@ class Pools {
     std::map<std::string, std::vector<size_t>> by_article;
     for (size_t i = 0; i < questions.size(); ++i) by_article[questions[i].article].push_back(i);
     for (auto& [article, own] : by_article) all_.push_back(std::move(own));
-    shuffle(all_, random_);
+    shuffle_values(all_, random_);
     if (options.n_articles > 0 && options.n_articles < all_.size()) all_.resize(options.n_articles);
     for (size_t rank = 0; rank < all_.size(); ++rank)
       weights_.push_back(std::pow(static_cast<double>(rank + 1), -options.skew));
@@ -89,7 +79,7 @@ class Pools {
     left_ = all_;
     n_left_ = 0;
     for (std::vector<size_t>& pool : left_) {
-      shuffle(pool, random_);
+      shuffle_values(pool, random_);
       n_left_ += pool.size();
     }
   }
@@ -137,10 +127,10 @@ bool shuffle_until_new(PassageList& list, std::set<PassageList>& seen, std::mt19
     if (tries == kMaxTries) {
       refuse(
           fmt::format("no new order is left for a list of {} passages - too many requests ask for "
-                      "the same ones - give fewer requests, more questions or more passages",
+                      "the same ones - give fewer --requests, more --articles or a higher --top-k",
                       list.size()));
     }
-    shuffle(list, random);
+    shuffle_values(list, random);
   }
   return tries > 0;
 }
@@ -149,13 +139,20 @@ bool shuffle_until_new(PassageList& list, std::set<PassageList>& seen, std::mt19
 
 void add_questions(std::string_view text, std::string_view origin, TraceData& data) {
   const std::vector<Sample> samples = parse_qa(text, origin, {});
+  std::set<std::string> asked;
+  for (const TraceQuestion& q : data.questions) asked.insert(q.question);
   size_t next = 0;
   // Read once more for what a Sample does not hold; parse_qa has refused what is out of form.
   for_each_line(text, [&](std::string_view line, size_t) {
     const Sample& sample = samples[next++];
-    const json row = json::parse(line.begin(), line.end());
-    data.questions.push_back({sample.id, sample.question, article_of(row, sample), sample.answers});
     data.passages.insert(data.passages.end(), sample.passages.begin(), sample.passages.end());
+    if (!asked.insert(sample.question).second) {
+      ++data.n_dropped;
+      return;
+    }
+    const json row = json::parse(line.begin(), line.end());
+    data.questions.push_back(
+        {sample.id, sample.question, article_of(row, sample), sample.answers, std::string(origin)});
   });
   drop_repeats(data.passages);
 }
@@ -178,11 +175,12 @@ void add_passages(std::string_view text, std::string_view origin, TraceData& dat
 std::vector<size_t> draw_stream(std::span<const TraceQuestion> questions, size_t n_requests,
                                 const StreamOptions& options) {
   Pools pools(questions, options);
-  if (pools.n_left() == 0 || (pools.n_left() < n_requests && !options.may_repeat)) {
+  if (pools.n_left() == 0 || pools.n_left() < std::min(n_requests, options.n_distinct)) {
     refuse(
         fmt::format("{} requests - there are {} questions, and none is asked twice - give fewer "
-                    "requests or more questions",
-                    n_requests, pools.n_left()));
+                    "--requests, more --articles or questions, or --novel, under which questions "
+                    "come again",
+                    std::min(n_requests, options.n_distinct), pools.n_left()));
   }
   std::vector<size_t> out;
   out.reserve(n_requests);

@@ -3,30 +3,37 @@
 // articles. Pure: the same seed gives the same stream. Thread-safe.
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "engine/request.h"
 
 namespace tessera {
 
 struct TraceQuestion {
   std::string id;
-  std::string question;
+  std::string question;              // no two are alike
   std::string article;               // what the skew is over
   std::vector<std::string> answers;  // alternatives
+  std::string source;                // file
 };
 
 struct TraceData {
   std::vector<TraceQuestion> questions;
   std::vector<PassageText> passages;  // to retrieve from, each once
+  size_t n_dropped = 0;               // questions whose text was there before
 };
 
 // Adds the questions and passages of a file of the form that docs/EVAL.md describes. The article is
 // its `meta.article`; where there is none, the title of the first passage that supports the answer,
-// or of the first one. Throws as parse_qa does.
+// or of the first one. A question whose text is there already is dropped: asked again, it would
+// retrieve the same prompt. Throws as parse_qa does.
 void add_questions(std::string_view text, std::string_view origin, TraceData& data);
 
 // Adds passages alone: one {"title", "text"} a line. Throws Error(kInvalidRequest) with the number
@@ -35,10 +42,19 @@ void add_passages(std::string_view text, std::string_view origin, TraceData& dat
 
 struct StreamOptions {
   uint64_t seed = 0;
-  double skew = 1.1;        // s of Zipf's law; 0: every article alike
-  size_t n_articles = 0;    // the likeliest ones; 0: all
-  bool may_repeat = false;  // questions that are all used up are asked again; else that is an error
+  double skew = 1.1;      // s of Zipf's law; 0: every article alike
+  size_t n_articles = 0;  // the likeliest ones; 0: all
+  // The first so many requests ask no question twice: too few questions are an error. Later ones
+  // ask questions again when all were asked.
+  size_t n_distinct = std::numeric_limits<size_t>::max();
 };
+
+// std::shuffle differs between libraries.
+template <typename T>
+void shuffle_values(std::vector<T>& values, std::mt19937_64& random) {
+  for (size_t n = values.size(); n > 1; --n)
+    std::swap(values[n - 1], values[draw_below(random, n)]);
+}
 
 // Numbers of questions, in the order in which they are asked. Articles are ranked by a shuffle and
 // drawn by Zipf's law from those that have questions left; of the drawn one a question is taken

@@ -20,7 +20,8 @@ std::vector<TraceQuestion> questions_of(const std::vector<size_t>& sizes) {
   for (size_t article = 0; article < sizes.size(); ++article) {
     for (size_t i = 0; i < sizes[article]; ++i) {
       const std::string id = std::to_string(article) + "-" + std::to_string(i);
-      out.push_back({id, "question " + id, "article " + std::to_string(article), {"answer"}});
+      out.push_back(
+          {id, "question " + id, "article " + std::to_string(article), {"answer"}, "file"});
     }
   }
   return out;
@@ -68,7 +69,7 @@ TEST(TraceRequests, ArticlesFollowZipfsLaw) {
   EXPECT_NEAR(static_cast<double>(even.front()) / 2000, 0.125, 0.04);
 }
 
-TEST(TraceRequests, LimitKeepsTheLikeliestArticles) {
+TEST(TraceRequests, FewerArticlesAreTheLikeliest) {
   const std::vector<TraceQuestion> questions = questions_of({10, 10, 10, 10});
 
   const std::vector<size_t> stream = draw_stream(questions, 20, {.seed = 2, .n_articles = 2});
@@ -76,12 +77,13 @@ TEST(TraceRequests, LimitKeepsTheLikeliestArticles) {
   EXPECT_EQ(requests_by_article(questions, stream).size(), 2);
 }
 
-TEST(TraceRequests, MoreRequestsThanQuestionsAreRefusedUnlessTheyMayRepeat) {
+TEST(TraceRequests, MoreRequestsThanQuestionsAreRefusedUnlessLaterOnesMayRepeat) {
   const std::vector<TraceQuestion> questions = questions_of({2, 2});
 
   EXPECT_THROW(draw_stream(questions, 5, {}), Error);
-  EXPECT_THROW(draw_stream({}, 1, {.may_repeat = true}), Error);
-  const std::vector<size_t> stream = draw_stream(questions, 8, {.may_repeat = true});
+  EXPECT_THROW(draw_stream(questions, 8, {.n_distinct = 5}), Error);
+  EXPECT_THROW(draw_stream({}, 1, {.n_distinct = 0}), Error);
+  const std::vector<size_t> stream = draw_stream(questions, 8, {.n_distinct = 4});
   EXPECT_EQ(std::set<size_t>(stream.begin(), stream.begin() + 4).size(), 4);
   EXPECT_EQ(std::set<size_t>(stream.begin() + 4, stream.end()).size(), 4);
 }
@@ -135,6 +137,24 @@ TEST(TraceRequests, ReadsArticlesAndKeepsEachPassageOnce) {
   EXPECT_EQ(data.questions[1].article, "Ulm");
   ASSERT_EQ(data.passages.size(), 3);
   EXPECT_EQ(data.passages[2].text, "Alone.");
+}
+
+TEST(TraceRequests, QuestionsThatAnotherFileAskedAreDropped) {
+  const auto line = [](const std::string& id, const std::string& question) {
+    return R"({"id":")" + id + R"(","question":")" + question +
+           R"(","answers":["x"],"passages":[{"title":"T","text":"of )" + id + "\"}]}\n";
+  };
+
+  TraceData data;
+  add_questions(line("a", "q") + line("b", "r"), "one", data);
+  add_questions(line("c", "r") + line("d", "s"), "two", data);
+
+  ASSERT_EQ(data.questions.size(), 3);
+  EXPECT_EQ(data.questions[1].source, "one");
+  EXPECT_EQ(data.questions[2].id, "d");
+  EXPECT_EQ(data.questions[2].source, "two");
+  EXPECT_EQ(data.n_dropped, 1);
+  EXPECT_EQ(data.passages.size(), 4);
 }
 
 TEST(TraceRequests, LinesWithoutAPassageAreRefusedByNumber) {

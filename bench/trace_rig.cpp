@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -40,28 +41,47 @@ TraceData read_data(const TraceOptions& o) {
   return data;
 }
 
+// A disk tier keeps each blob in a folder that its name begins with.
+fs::path blob_path(const fs::path& folder, const ChunkKey& key) {
+  const std::string name = key.hex();
+  return folder / name.substr(0, 2) / name;
+}
+
+void require_copied(const std::error_code& error, const fs::path& from, const fs::path& to) {
+  if (!error) return;
+  throw Error(ErrorCode::kIo,
+              fmt::format("cannot copy {} to {} - {} - make room, or choose another folder",
+                          from.string(), to.string(), error.message()));
+}
+
 void link_or_copy(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::create_hard_link(from, to, error);
   if (error) fs::copy_file(from, to, error);
-  if (error) {
-    throw Error(ErrorCode::kIo,
-                fmt::format("cannot copy {} to {} - {} - make room, or choose another folder",
-                            from.string(), to.string(), error.message()));
-  }
+  require_copied(error, from, to);
 }
 
-// A disk tier keeps each blob in a folder that its name begins with.
-void link_blobs(const fs::path& from, const fs::path& to) {
-  make_private_dir(to);
+void copy_with_time(const fs::path& from, const fs::path& to, fs::file_time_type used) {
   std::error_code error;
-  for (const fs::directory_entry& folder : fs::directory_iterator(from, error)) {
-    if (!folder.is_directory()) continue;
-    const fs::path target = to / folder.path().filename();
-    make_private_dir(target);
-    for (const fs::directory_entry& blob : fs::directory_iterator(folder.path())) {
-      if (key_from_hex(blob.path().filename().string()))
-        link_or_copy(blob.path(), target / blob.path().filename());
+  fs::copy_file(from, to, error);
+  if (!error) fs::last_write_time(to, used, error);
+  require_copied(error, from, to);
+}
+
+// A file's time says when it was last used, by which a limit evicts. Links share it, so they serve
+// only where nothing is evicted.
+void give_blobs(const StoredBlobs& blobs, const fs::path& to, bool has_limit) {
+  make_private_dir(to);
+  const auto now = fs::file_time_type::clock::now();
+  for (size_t i = 0; i < blobs.keys.size(); ++i) {
+    const fs::path from = blob_path(blobs.folder, blobs.keys[i]);
+    const fs::path target = blob_path(to, blobs.keys[i]);
+    if (fs::exists(target)) continue;  // two passages of the same tokens
+    make_private_dir(target.parent_path());
+    if (has_limit) {
+      copy_with_time(from, target, now - std::chrono::seconds(blobs.keys.size() - i));
+    } else {
+      link_or_copy(from, target);
     }
   }
 }
@@ -77,12 +97,12 @@ void require_stored(ChunkBuilder::Outcome outcome, const fs::path& folder) {
 
 }  // namespace
 
-TraceStore open_trace_store(const fs::path& work_dir, const fs::path& blobs,
+TraceStore open_trace_store(const fs::path& work_dir, const StoredBlobs& blobs,
                             const StoreLimits& limits) {
   TraceStore out;
   out.folder = std::make_unique<ScratchFolder>(work_dir);
   const fs::path kv = out.folder->path() / "kv";
-  if (!blobs.empty()) link_blobs(blobs, kv);
+  if (!blobs.folder.empty()) give_blobs(blobs, kv, limits.disk_bytes > 0);
   std::vector<std::unique_ptr<Tier>> tiers;
   if (limits.ram_bytes > 0)
     tiers.push_back(make_tier("ram", {.dir = {}, .limit_bytes = limits.ram_bytes}));
@@ -98,11 +118,9 @@ TraceRig::TraceRig(const TraceOptions& options)
     : o_(options),
       data_(read_data(options)),
       model_(Model::load(options.model_path, options.load)),
-      tokenizer_(std::make_unique<Tokenizer>(options.model_path)),
-      warm_dir_(options.warm_dir.empty() ? options.work_dir / "warm" : options.warm_dir) {
+      tokenizer_(std::make_unique<Tokenizer>(options.model_path)) {
   engine_options_.n_ctx = o_.n_ctx;
   engine_options_.n_threads = o_.n_threads;
-  engine_options_.leadin_tokens = o_.leadin_tokens;
   engine_options_.sink_layer = o_.sink_layer;
   engine_options_.name_space = "trace";
   engine_options_.model_digest = o_.model_digest;
@@ -113,6 +131,8 @@ TraceRig::TraceRig(const TraceOptions& options)
   for (const PassageText& p : data_.passages) passages.push_back({p.title, p.text, 0, 0});
   documents_ = std::make_unique<DocumentStore>(o_.work_dir / "documents.db");
   passage_ids_ = documents_->add_document({"trace", "", 0}, passages);
+  if (o_.note && data_.n_dropped > 0)
+    o_.note(fmt::format("{} questions are left out: others have the same text", data_.n_dropped));
 }
 
 std::unique_ptr<Engine> TraceRig::engine(ChunkStore& store) const {
@@ -159,30 +179,47 @@ StoreLimits TraceRig::limits() {
   StoreLimits out = {o_.store_limit_bytes, o_.ram_limit_bytes};
   if (o_.store_share > 0) {
     const uint64_t corpus = corpus_bytes(plain_->domain().geometry);
-    out.disk_bytes = static_cast<uint64_t>(o_.store_share * static_cast<double>(corpus));
+    const double bytes = o_.store_share * static_cast<double>(corpus);
+    out.disk_bytes = std::max<uint64_t>(1, static_cast<uint64_t>(bytes));
   }
-  if (out.disk_bytes > 0) out.ram_bytes = std::min(out.ram_bytes, out.disk_bytes);
+  if (out.disk_bytes == 0) return out;
+  if (out.ram_bytes >= out.disk_bytes) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("--ram-tier {} - the whole store holds {} bytes, RAM and disk together "
+                            "- give less, or a greater --store-limit or --store-share",
+                            out.ram_bytes, out.disk_bytes));
+  }
+  out.disk_bytes -= out.ram_bytes;
   return out;
 }
 
-const fs::path& TraceRig::warm_blobs() {
-  if (is_warm_) return warm_dir_;
+const StoredBlobs& TraceRig::warm_blobs() {
+  if (!warm_.folder.empty()) return warm_;
+  const fs::path folder = o_.warm_dir.empty() ? o_.work_dir / "warm" : o_.warm_dir;
   std::vector<std::unique_ptr<Tier>> tiers;
-  tiers.push_back(make_tier("disk", {.dir = warm_dir_, .limit_bytes = 0}));
+  tiers.push_back(make_tier("disk", {.dir = folder, .limit_bytes = 0}));
   ChunkStore store(std::move(tiers));
   const std::unique_ptr<Engine> own = engine(store);
   ChunkBuilder builder = own->builder();
   const Anchor& anchor = own->anchor(o_.anchor);
-  require_stored(builder.build_preamble(own->prompts().preamble_ids(), o_.stop), warm_dir_);
+  StoredBlobs out;
   const std::span<const std::vector<int32_t>> chunks = chunk_ids();
   for (size_t i = 0; i < chunks.size(); ++i) {
     constexpr size_t kNoteEvery = 50;
     if (o_.note && i % kNoteEvery == 0)
       o_.note(fmt::format("{}: indexing passage {} of {}", o_.model_name, i + 1, chunks.size()));
-    require_stored(builder.build(anchor, chunks[i], o_.stop), warm_dir_);
+    require_stored(builder.build(anchor, chunks[i], o_.stop), folder);
+    out.keys.push_back(
+        key_of(own->domain(), {Match::kIndependent, anchor.kind, anchor.ids, {}}, chunks[i]));
   }
-  is_warm_ = true;
-  return warm_dir_;
+  // Every request uses the preamble, so it is never the longest unused.
+  const std::vector<int32_t>& preamble = own->prompts().preamble_ids();
+  require_stored(builder.build_preamble(preamble, o_.stop), folder);
+  out.keys.push_back(key_of(own->domain(), {.match = Match::kExact}, preamble));
+  for (const ChunkKey& key : out.keys) read_file(blob_path(folder, key));
+  out.folder = folder;
+  warm_ = std::move(out);
+  return warm_;
 }
 
 }  // namespace tessera

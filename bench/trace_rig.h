@@ -27,16 +27,21 @@ struct StoreLimits {
   uint64_t ram_bytes = 0;   // 0: no RAM tier
 };
 
+// A folder of a disk tier, with those of its chunks that a run is about, longest unused first.
+struct StoredBlobs {
+  std::filesystem::path folder;  // empty: there are none
+  std::vector<ChunkKey> keys;
+};
+
 // A store in a folder that goes with it.
 struct TraceStore {
   std::unique_ptr<ScratchFolder> folder;
   std::unique_ptr<ChunkStore> chunks;
 };
-// `blobs`: folder of a disk tier whose chunks the store begins with, of which it keeps what its
-// limit allows; empty: none. They are linked where the file system can, else copied. Throws
+// The store begins with `blobs`, of which it keeps the last ones that its limit allows. Throws
 // Error(kIo).
-TraceStore open_trace_store(const std::filesystem::path& work_dir,
-                            const std::filesystem::path& blobs, const StoreLimits& limits);
+TraceStore open_trace_store(const std::filesystem::path& work_dir, const StoredBlobs& blobs,
+                            const StoreLimits& limits);
 
 class TraceRig {
  public:
@@ -58,11 +63,13 @@ class TraceRig {
   std::span<const std::vector<int32_t>> chunk_ids();
   // Bytes on disk of the whole corpus in this geometry.
   uint64_t corpus_bytes(const KvGeometry& geometry);
+  // RAM and disk together hold what was asked for. Throws Error(kInvalidRequest) where RAM alone is
+  // to hold as much.
   StoreLimits limits();
 
-  // Folder with the anchored KV of the preamble and of every passage, made when it is first asked
-  // for.
-  const std::filesystem::path& warm_blobs();
+  // The anchored KV of every passage in order, and of the preamble, made when it is first asked for
+  // and read once, so that no request is the first to read it.
+  const StoredBlobs& warm_blobs();
 
  private:
   const TraceOptions& o_;
@@ -74,8 +81,7 @@ class TraceRig {
   std::unique_ptr<DocumentStore> documents_;
   std::vector<int64_t> passage_ids_;  // in the index, of each passage: ascending
   std::vector<std::vector<int32_t>> chunk_ids_;
-  std::filesystem::path warm_dir_;
-  bool is_warm_ = false;
+  StoredBlobs warm_;
 };
 
 }  // namespace tessera

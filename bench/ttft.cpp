@@ -193,7 +193,8 @@ class TtftBench {
     std::vector<Run> out = {{"full", "full"},
                             {"epic", "epic", 0.95},
                             {"cacheblend", "cacheblend", 0.85},
-                            {"query_aware", "query_aware", 0.85}};
+                            {"query_aware", "query_aware", 0.85},
+                            {"adacache", "adacache", 0.85}};
     if (scorer_ == nullptr) return out;
     out.push_back({"speccache, stored scores", "speccache", 0.95});
     out.push_back({"speccache, online scores", "speccache", 0.85, true});
@@ -229,6 +230,37 @@ class TtftBench {
                  {}});
     run_interleaved(v, o_);
     report(w, all, from_disk, n);
+    measure_confidence(w, typical(all.front(), &Timings::ttft_ms) / n);
+  }
+
+  // What adaptive context adds to a round: logits of four layers in place of one, and their
+  // reading. Held against the full prefill of the one passage that a round adds.
+  void measure_confidence(const Workload& w, double row_ms) {
+    Request request = request_for(w);
+    request.policy = "epic";
+    const Prefilled p = engine_->prefill(request, o_.stop);
+    const ModelConfig& config = engine_->decoder().config();
+    const TokenRange query = p.prompt.segments.back().range;
+    std::vector<int32_t> positions(static_cast<size_t>(query.size()));
+    std::iota(positions.begin(), positions.end(), query.begin);
+    const std::span<const int32_t> ids =
+        std::span(p.prompt.ids).subspan(static_cast<size_t>(query.begin));
+    StepOptions options;
+    options.logit_rows = {query.size() - 1};
+    const auto step = [&](int32_t n_layers) {
+      options.logit_layers.resize(static_cast<size_t>(n_layers));
+      std::iota(options.logit_layers.begin(), options.logit_layers.end(),
+                config.n_layers - n_layers);
+      return engine_->decoder().prefill({&engine_->kv(), ids, positions}, options, o_.stop).logits;
+    };
+    std::vector<Contestant> v = {{"question", [&] { step(1); }, {}},
+                                 {"question and confidence",
+                                  [&] { certainty_of(step(kCertaintyLayers), config.n_vocab); },
+                                  {}}};
+    run_interleaved(v, o_);
+    const double passage_ms = row_ms * static_cast<double>(p.prompt.segments[1].range.size());
+    add(fmt::format("ttft {} confidence of a round, share of full prefill of its passage", w.name),
+        100 * (median(v[1].ms) - median(v[0].ms)) / passage_ms, "%", 1, true);
   }
 
   void report(const Workload& w, const std::vector<Run>& all, const Run& from_disk, double n) {

@@ -136,10 +136,9 @@ TEST(AttentionSummaryOfTinyModel, GivesSharesForEveryLayer) {
     const AttentionShares& s = layer.chunks;
     EXPECT_NEAR(s.preamble + s.self + s.predecessor + s.strongest_other + s.rest, 1, 2e-3);
     EXPECT_GE(s.sink_among, s.equal_among - 1e-9);
-    ASSERT_TRUE(layer.sink_stays_beside_new.has_value());
-    EXPECT_GE(layer.sink_stays, layer.sink_stays_beside_new);
+    EXPECT_TRUE(layer.sink_stays.has_value());
   }
-  const AttentionReading reading = read_attention(report.layers, config);
+  const AttentionReading reading = read_attention(report, config);
   EXPECT_EQ(config.layers[static_cast<size_t>(reading.sink_layer)].sliding_window, 0);
 }
 

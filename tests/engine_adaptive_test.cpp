@@ -63,11 +63,15 @@ TEST_P(AdaptiveTest, AccountOfTheLastRoundIsThatOfThePromptThatWasSeen) {
   const Account a = account_of(got.plan);
   EXPECT_EQ(a.total(), total_tokens(got.prompt));
   const int32_t n_query = got.prompt.segments.back().range.size();
-  EXPECT_EQ(got.adaptive->repeated_rows, 2 * n_query);
   int32_t n_rows = 0;
   for (const Round& round : got.adaptive->rounds) n_rows += round.rows;
+  if (policy() == "query_aware") {  // whose probe runs through the question each time
+    EXPECT_GT(got.adaptive->repeated_rows, 2 * n_query);
+  } else {
+    EXPECT_EQ(got.adaptive->repeated_rows, 2 * n_query);
+  }
   if (policy() != "oracle") {  // which computes all anew in each round
-    EXPECT_EQ(n_rows, a.rows() + got.adaptive->repeated_rows);
+    EXPECT_EQ(n_rows, a.rows() + 2 * n_query);
   }
 }
 
@@ -200,7 +204,7 @@ TEST_F(AdaptiveContextTest, OptionsThatMakeNoSenseAreRefusedAndTheEngineStays) {
   EXPECT_FALSE(rig_.prefill(adaptive("full", "AB", 0.5)).logits.empty());
 }
 
-TEST_F(AdaptiveContextTest, CancelledBetweenRoundsLeavesAUsableEngine) {
+TEST_F(AdaptiveContextTest, CancelledLeavesAUsableEngine) {
   std::stop_source source;
   source.request_stop();
   const Request r = adaptive("full", "ABC", kNever);

@@ -36,7 +36,8 @@ class KeysTest : public testing::Test {
     rig_.reopen(other, options);
     const Prefilled missed = rig_.prefill(plain_request());
     EXPECT_EQ(matches_of(missed), "--");
-    EXPECT_EQ(missed.logits, rig_.full_logits(plain_request()));
+    EXPECT_LE(max_abs_difference(missed.logits, rig_.full_logits(plain_request())), kF16Bound)
+        << "the preamble may be there";
     EXPECT_EQ(rig_.disk().corrupt, 0U) << "another key, not a bad blob";
     rig_.engine().answer(plain_request());
     EXPECT_EQ(matches_of(rig_.prefill(plain_request())), "ii");
@@ -142,10 +143,13 @@ void write_bytes(const path& file, const std::vector<char>& bytes) {
 class DamagedBlobTest : public KeysTest {
  protected:
   void SetUp() override {
+    rig_.index({}, AnchorKind::kLeadin);  // the preamble, which is not damaged
+    const std::vector<path> preamble = rig_.blobs();
+    full_ = rig_.logits(plain_request());
     rig_.engine().answer(plain_request());
-    full_ = rig_.full_logits(plain_request());
     hit_ = rig_.logits(plain_request());
     blobs_ = rig_.blobs();
+    std::erase_if(blobs_, [&](const path& blob) { return blob == preamble.at(0); });
     ASSERT_EQ(blobs_.size(), 2U);
     for (const path& blob : blobs_) originals_.push_back(bytes_of(blob));
   }

@@ -11,7 +11,7 @@ namespace tessera {
 using nlohmann::json;
 
 void print_bench_results(const Session& session, std::span<const BenchResult> results,
-                         std::span<const uint64_t> seeds) {
+                         std::span<const uint64_t> seeds, const json& run) {
   if (!session.json()) {
     Table table({{"measurement"},
                  {"value", Table::Align::kRight},
@@ -36,13 +36,14 @@ void print_bench_results(const Session& session, std::span<const BenchResult> re
   }
   json drawn = json::array();
   for (const uint64_t seed : seeds) drawn.push_back(seed);
-  session.print_json(
-      {{"machine",
-        {{"cpu", build.cpu}, {"flags", build.cpu_flags}, {"threads", available_threads()}}},
-       {"commit", build.commit},
-       {"ggml", build.ggml},
-       {"seeds", drawn},
-       {"results", rows}});
+  json out = {{"machine",
+               {{"cpu", build.cpu}, {"flags", build.cpu_flags}, {"threads", available_threads()}}},
+              {"commit", build.commit},
+              {"ggml", build.ggml},
+              {"seeds", drawn},
+              {"results", rows}};
+  if (!run.is_null()) out["run"] = run;
+  session.print_json(out);
 }
 
 }  // namespace tessera

@@ -16,12 +16,12 @@
 #include "base/text_util.h"
 #include "eval/attention_map.h"
 #include "eval/heatmap.h"
-#include "eval/registry.h"
 #include "eval/runner.h"
 #include "tessera/build_info.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/model_profile.h"
+#include "tessera/question_sets.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
@@ -30,65 +30,31 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr const char* kCommand = "analyze attention";
 constexpr const char* kAllTasks = "all tasks";
 
 struct AttentionOptions {
   ModelOptions model;
-  std::vector<std::string> tasks;
-  std::string data;
-  std::vector<std::string> files;
-  std::string split = "dev";
-  ReadLimits limits = {.n_samples = 10};
+  QuestionOptions questions = {.limits = {.n_samples = 10}};
   std::string out;
   bool write_profile = false;
 };
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::kInvalidRequest, "analyze attention - " + what);
-}
-
 // Slips are said before a model loads.
 void check(const AttentionOptions& o) {
-  if (o.data.empty() && o.files.empty()) {
-    refuse(
-        fmt::format("no questions were given - give --data DIR with files as {}.{}.jsonl, or "
-                    "--file FILE.jsonl; docs/EVAL.md shows their form",
-                    tasks().front().file_stem, o.split));
-  }
-  if (o.data.empty() && !o.tasks.empty())
-    refuse("tasks name files of the folder --data, which is missing - give it too");
-  if (o.limits.n_passages != 0 && o.limits.n_passages < kLeastAttentionChunks) {
-    refuse(fmt::format(
-        "{} passages are too few to tell a predecessor from a sink - give --passages of at "
-        "least {}, or 0 for all",
-        o.limits.n_passages, kLeastAttentionChunks));
-  }
+  check_questions(kCommand, o.questions);
+  const size_t n_passages = o.questions.limits.n_passages;
+  if (n_passages == 0 || n_passages >= kLeastAttentionChunks) return;
+  throw Error(ErrorCode::kInvalidRequest,
+              fmt::format("{} - {} passages are too few to tell a predecessor from a sink - give "
+                          "--passages of at least {}, or 0 for all",
+                          kCommand, n_passages, kLeastAttentionChunks));
 }
 
-std::vector<EvalSet> read_sets(const AttentionOptions& o) {
-  std::vector<std::string> names = o.tasks;
-  if (names.empty() && !o.data.empty()) {
-    for (const Task& task : tasks()) names.emplace_back(task.name);
-  }
-  std::set<std::string> seen;
-  std::vector<EvalSet> sets;
-  for (const std::string& name : names) {
-    const Task task = find_task(name);
-    if (!seen.insert(name).second) continue;
-    const fs::path file = fs::path(o.data) / fmt::format("{}.{}.jsonl", task.file_stem, o.split);
-    sets.push_back({name, task.read(file, o.limits)});
-  }
-  for (const std::string& file : o.files) {
-    const std::string name = fs::path(file).stem().string();
-    if (!seen.insert(name).second) {
-      refuse(
-          fmt::format("two sets of questions are named {} - their rows could not be told apart "
-                      "- rename a file",
-                      quote(name)));
-    }
-    sets.push_back({name, read_qa_file(file, o.limits)});
-  }
-  return sets;
+// A folder that cannot be written to must not cost the run.
+void make_writable(const fs::path& dir) {
+  make_private_dir(dir);
+  const ScratchFolder probe(dir);
 }
 
 struct PlannedPrompt {
@@ -172,7 +138,7 @@ std::vector<TaskReport> reports_of(const std::vector<EvalSet>& sets, const Measu
   std::vector<TaskReport> out;
   const auto add = [&](const std::string& task, const AttentionSummary& summary) {
     AttentionReport report = summary.report();
-    const AttentionReading reading = read_attention(report.layers, config);
+    const AttentionReading reading = read_attention(report, config);
     out.push_back({task, std::move(report), reading});
   };
   for (size_t set = 0; set < sets.size(); ++set) {
@@ -214,8 +180,7 @@ json layers_json(const AttentionReport& report, const ModelConfig& config) {
                    {"query", to_json(layer.query)},
                    {"predecessor_is_sink", layer.predecessor_is_sink},
                    {"sink_agreement", layer.sink_agreement},
-                   {"sink_stays", or_null(layer.sink_stays)},
-                   {"sink_stays_beside_new", or_null(layer.sink_stays_beside_new)}});
+                   {"sink_stays", or_null(layer.sink_stays)}});
   }
   return out;
 }
@@ -239,6 +204,8 @@ json to_json(const TaskReport& t, const ModelConfig& config) {
           {"late",
            {{"layers", {r.late.begin, r.late.end}},
             {"other_is_sink", r.late_other},
+            {"sink_among", r.late_sink},
+            {"equal_among", r.late_equal},
             {"sink_agreement", r.late_agreement},
             {"sink_stays", or_null(r.late_stays)},
             {"has_sink", r.late_has_sink()}}},
@@ -259,9 +226,9 @@ json report_json(const AttentionOptions& o, Workspace& workspace, const std::str
           {"model_digest", workspace.engine().domain().model_digest},
           {"weight_types", workspace.engine().domain().weight_types},
           {"n_layers", config.n_layers},
-          {"split", o.split},
-          {"limit", o.limits.n_samples},
-          {"passages", o.limits.n_passages},
+          {"split", o.questions.split},
+          {"limit", o.questions.limits.n_samples},
+          {"passages", o.questions.limits.n_passages},
           {"complete", is_complete},
           {"sink_layer", reports.back().reading.sink_layer},
           {"tasks", std::move(tasks_json)}};
@@ -326,7 +293,6 @@ void write_files(const fs::path& dir, const json& report, const std::vector<Task
   std::vector<HeatStrip> strips;
   strips.reserve(reports.size());
   for (const TaskReport& task : reports) strips.push_back(strip_of(task, config));
-  fs::create_directories(dir);
   write_file(dir / "attention.json",
              report.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
   write_file(dir / "attention.svg", heatmap_svg(strips));
@@ -341,7 +307,9 @@ void print_table(const Session& session, const std::vector<TaskReport>& reports)
                {"sink layer", kRight},
                {"early: predecessor", kRight},
                {"equal", kRight},
-               {"late: other is sink", kRight},
+               {"late: sink", kRight},
+               {"equal", kRight},
+               {"other than predecessor", kRight},
                {"agreement", kRight},
                {"stays", kRight},
                {"by chance", kRight}});
@@ -353,8 +321,8 @@ void print_table(const Session& session, const std::vector<TaskReport>& reports)
     table.add_row({t.task, fmt::format("{}", t.report.n_prompts),
                    r.turn_layer < 0 ? "-" : fmt::format("{}", r.turn_layer),
                    fmt::format("{}", r.sink_layer), cell(r.early_predecessor), cell(r.early_equal),
-                   cell(r.late_other), cell(r.late_agreement), cell(r.late_stays),
-                   cell(t.report.stays_by_chance)});
+                   cell(r.late_sink), cell(r.late_equal), cell(r.late_other),
+                   cell(r.late_agreement), cell(r.late_stays), cell(r.stays_by_chance)});
   }
   session.print(table.text());
   session.print("\n" + verdict_text(reports.back().reading) + "\n");
@@ -368,7 +336,8 @@ void store_sink_layer(const std::string& model_digest, int32_t layer) {
 
 void analyze_attention(Session& session, const AttentionOptions& o) {
   check(o);
-  const std::vector<EvalSet> sets = read_sets(o);
+  const std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
+  if (!o.out.empty()) make_writable(o.out);
   const StoreSettings settings;
   Workspace workspace(o.model, settings);
   const ModelConfig& config = workspace.model().config();
@@ -400,31 +369,13 @@ void analyze_attention(Session& session, const AttentionOptions& o) {
   }
 }
 
-std::string task_help() {
-  std::string out = "Sets of --data to take, by default all:";
-  for (const Task& task : tasks())
-    out += fmt::format("\n{}: {} ({}.SPLIT.jsonl)", task.name, task.summary, task.file_stem);
-  return out;
-}
-
 void add_attention(CLI::App& analyze, Session& session) {
   auto options = std::make_shared<AttentionOptions>();
   CLI::App* sub = analyze.add_subcommand(
       "attention",
       "Attention between the passages of a prompt, layer by layer, and the layer to "
       "read sink passages off");
-  sub->add_option("tasks", options->tasks, task_help());
-  sub->add_option("--data", options->data, "Folder with the files of the tasks");
-  sub->add_option("--split", options->split, "Which file of each task: STEM.SPLIT.jsonl")
-      ->capture_default_str();
-  sub->add_option("--file", options->files,
-                  "JSONL file of questions, a task of its own; may be repeated");
-  sub->add_option("--limit", options->limits.n_samples, "First questions of each task; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sub->add_option("--passages", options->limits.n_passages,
-                  "Most passages of a question, supporting ones first; 0: all")
-      ->check(CLI::NonNegativeNumber);
+  options->questions.add_to(*sub);
   sub->add_option("--out", options->out,
                   "Folder for attention.json, attention.svg and attention.png");
   sub->add_flag("--write-profile", options->write_profile,

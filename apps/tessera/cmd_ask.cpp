@@ -142,7 +142,7 @@ std::string account_line(const Answer& a) {
 
 std::string adaptive_line(const AdaptiveReport& r) {
   return fmt::format(
-      "passages: {} of {} seen, {} (confidence {:.2f}) - {} rounds, {} rows of the question "
+      "passages: {} of {} seen, {} (confidence {:.2f}) - {} rounds, {:.0f} rows of the question "
       "repeated, up to {:.1f} rounds pay",
       r.n_seen, r.n_given, r.is_confident ? "sure enough" : "not sure enough to stop earlier",
       r.rounds.back().confidence, r.rounds.size(), r.repeated_rows, r.break_even_rounds);
@@ -264,7 +264,8 @@ void compare_all(Session& session, Workspace& workspace, const AskOptions& o,
     session.note(fmt::format("comparing {}", policy.name));
     Request one = request;
     one.policy = policy.name;
-    apply_profile(session, workspace.profile(), o, one);
+    one.policy_options = o.policy_options;
+    if (one.policy != request.policy) apply_profile(session, workspace.profile(), o, one);
     // Scores that are kept are made before, or the line would pay for what indexing does.
     if (Engine::needs_scorer(policy.name, request.policy_options)) engine.prefill(one, stop);
     all.push_back(compare_with(engine, full, one, {}, stop));
@@ -333,6 +334,7 @@ void ask(Session& session, AskOptions o) {
   }
   // A slip is said before the model loads.
   make_policy(o.policy, o.policy_options);
+  if (o.is_adaptive) check_adaptive(o.adaptive);
   const Sampler checked(o.sampler);
   StoreSettings settings;
   Context context;
@@ -348,8 +350,8 @@ void ask(Session& session, AskOptions o) {
                             (o.compare == "all" && has_scorer(o.model, settings));
   Workspace workspace(o.model, settings, needs_scorer);
   Request request = request_of(o, context, anchor);
-  if (o.compare == "all") return compare_all(session, workspace, o, request, context);
   apply_profile(session, workspace.profile(), o, request);
+  if (o.compare == "all") return compare_all(session, workspace, o, request, context);
   if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
   run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
 }
@@ -369,10 +371,11 @@ void add_ask(CLI::App& app, Session& session) {
                   "Share of reused tokens that is recomputed, 0..1")
       ->capture_default_str();
   add_policy_options(*sub, options->policy_options);
-  sub->add_flag("--adaptive", options->is_adaptive,
-                "Add passages a few at a time, under any policy, until the model is sure of its "
-                "first token");
-  add_adaptive_options(*sub, options->adaptive);
+  CLI::Option* adaptive =
+      sub->add_flag("--adaptive", options->is_adaptive,
+                    "Add passages a few at a time, under any policy, until the model is sure of "
+                    "its first token");
+  for (CLI::Option* option : add_adaptive_options(*sub, options->adaptive)) option->needs(adaptive);
   sub->add_option("--anchor", options->anchor,
                   "What stood before the chunks when they were indexed; default: the store's")
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));

@@ -1,7 +1,9 @@
 // `tessera bench trace`: requests one after the other over a store that fills, ages and is bounded,
 // under several configurations.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,6 +17,7 @@
 #include "base/file.h"
 #include "bench/trace.h"
 #include "catalog/catalog.h"
+#include "reuse/policy.h"
 #include "tessera/bench_output.h"
 #include "tessera/build_info.h"
 #include "tessera/command.h"
@@ -36,6 +39,8 @@ const std::vector<std::string> kConfigs = {
     "full", "prefix", "cacheblend", "adacache", "adacache+aca", "prefix+aca", "cacheblend+aca"};
 const std::vector<std::string> kGenerationConfigs = {"adacache", "adacache+paper"};
 
+constexpr std::string_view kAdaCache = "adacache";
+
 struct Options {
   std::string model = kDefaultModel;
   LoadingOptions loading;
@@ -47,35 +52,75 @@ struct Options {
   std::string out;
   PolicyOptions policy_options;
   GivenOptions given;
+  bool has_ram_tier = false;  // it was given
   TraceOptions trace;
 };
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
 
-// The rows of a run, a line each, as they come; behind a line that says what was run.
+// The rows of a run, a line each, as they come; behind a line that says what was run, which a run
+// without rows does not leave. Rows of earlier runs are not written over.
 class RowFile {
  public:
-  RowFile(const fs::path& folder, const ordered_json& header) : path_(folder / "trace.jsonl") {
+  RowFile(const fs::path& folder, ordered_json header)
+      : path_(folder / "trace.jsonl"), header_(std::move(header)) {
     make_private_dir(folder);
+    std::error_code error;
+    const auto bytes = fs::file_size(path_, error);
+    if (!error && bytes > 0) {
+      refuse(
+          fmt::format("{} - holds the rows of an earlier run - name another folder with --out, "
+                      "or move it away",
+                      path_.string()));
+    }
     out_.open(path_, std::ios::trunc);
-    add(header);
+    require_written();
   }
 
   void add(const ordered_json& row) {
-    // The answer of a model may hold any bytes; a bad one must not cost the row.
-    out_ << row.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n" << std::flush;
-    if (!out_) {
-      throw Error(ErrorCode::kIo,
-                  fmt::format("cannot write {} - the disk may be full, or the folder closed - name "
-                              "another one with --out",
-                              path_.string()));
-    }
+    if (!header_.is_null()) write(std::exchange(header_, nullptr));
+    write(row);
   }
 
  private:
+  void write(const ordered_json& row) {
+    // The answer of a model may hold any bytes; a bad one must not cost the row.
+    out_ << row.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n" << std::flush;
+    require_written();
+  }
+
+  void require_written() const {
+    if (out_) return;
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot write {} - the disk may be full, or the folder closed - name "
+                            "another one with --out",
+                            path_.string()));
+  }
+
   fs::path path_;
+  ordered_json header_;  // null: it is written
   std::ofstream out_;
 };
+
+// Whether a policy loads KV of another context, a ratio of which it computes again.
+bool reads_ratio(const TraceConfig& config) {
+  const std::vector<Match> lookups = make_policy(config.policy, config.options)->lookups();
+  return std::find(lookups.begin(), lookups.end(), Match::kIndependent) != lookups.end();
+}
+
+// What a configuration reads of the settings.
+ordered_json settings_json(const TraceConfig& config, const AdaptiveContext& adaptive) {
+  ordered_json out = {{"name", config.name}};
+  if (reads_ratio(config)) out["ratio"] = config.options.recompute_ratio;
+  if (config.policy == kAdaCache) out["soft_ratio"] = config.options.soft_ratio;
+  if (config.is_adaptive) {
+    out["step"] = adaptive.step;
+    out["lambda"] = adaptive.confidence.lambda;
+    out["kl_scale"] = adaptive.confidence.kl_scale;
+    out["tau"] = adaptive.threshold;
+  }
+  return out;
+}
 
 ordered_json header_of(const Options& o) {
   const BuildInfo build = build_info();
@@ -83,11 +128,7 @@ ordered_json header_of(const Options& o) {
   const std::map<StoreMode, const char*> modes = {
       {StoreMode::kWarm, "warm"}, {StoreMode::kFilling, "filling"}, {StoreMode::kCold, "cold"}};
   ordered_json configs = ordered_json::array();
-  for (const TraceConfig& c : t.configs) {
-    configs.push_back({{"name", c.name},
-                       {"ratio", c.options.recompute_ratio},
-                       {"soft_ratio", c.options.soft_ratio}});
-  }
+  for (const TraceConfig& c : t.configs) configs.push_back(settings_json(c, t.adaptive));
   return {{"kind", "run"},
           {"commit", build.commit},
           {"cpu", build.cpu},
@@ -102,17 +143,44 @@ ordered_json header_of(const Options& o) {
           {"skew", t.stream.skew},
           {"articles", t.stream.n_articles},
           {"novel", t.is_novel},
+          {"long", t.n_long_requests},
           {"generations", t.n_generations},
           {"store", modes.at(t.mode)},
           {"store_limit_bytes", t.store_limit_bytes},
           {"store_share", t.store_share},
           {"ram_limit_bytes", t.ram_limit_bytes},
           {"anchor", o.anchor},
-          {"step", t.adaptive.step},
-          {"lambda", t.adaptive.confidence.lambda},
-          {"kl_scale", t.adaptive.confidence.kl_scale},
-          {"tau", t.adaptive.threshold},
           {"max_tokens", t.max_tokens}};
+}
+
+bool is_ratio_tuned(const ModelProfile& profile, const std::string& policy) {
+  return profile.tuned.contains(policy == kAdaCache ? kBetaPart : policy);
+}
+
+// Ratios of which some are tuned and some are not say little about their policies.
+void note_uneven_ratios(const Session& session, const ModelProfile& profile, const Options& o) {
+  if (o.given.ratio) return;
+  std::set<std::string> tuned, untuned;
+  for (const TraceConfig& config : o.trace.configs) {
+    if (reads_ratio(config))
+      (is_ratio_tuned(profile, config.policy) ? tuned : untuned).insert(config.policy);
+  }
+  if (tuned.empty() || untuned.empty()) return;
+  session.note(
+      fmt::format("the ratio of {} is not tuned for this model while that of {} is: their times "
+                  "are not of like quality - 'tessera tune --policies {}' finds it",
+                  fmt::join(untuned, ", "), fmt::join(tuned, ", "), fmt::join(untuned, ",")));
+}
+
+void note_settings(const Session& session, const TraceOptions& t) {
+  for (const TraceConfig& config : t.configs) {
+    std::vector<std::string> parts;
+    const ordered_json settings = settings_json(config, t.adaptive);
+    for (const auto& [name, value] : settings.items()) {
+      if (value.is_number()) parts.push_back(fmt::format("{} {:.4g}", name, value.get<double>()));
+    }
+    if (!parts.empty()) session.note(fmt::format("{}: {}", config.name, fmt::join(parts, ", ")));
+  }
 }
 
 // What was tuned for this model holds where nothing was given, and what was not is said.
@@ -130,23 +198,57 @@ void apply_profile(const Session& session, Options& o) {
   for (const std::string& note : notes) {
     if (!note.empty()) session.note(note);
   }
+  note_uneven_ratios(session, profile, o);
+  note_settings(session, t);
+}
+
+void check_generations(const TraceOptions& t) {
+  if (t.n_generations == 0) return;
+  if (t.top_k.size() > 1 || t.n_long_requests > 0) {
+    refuse(
+        "bench trace - --generations is one run for one number of passages - leave out --long and "
+        "name one --top-k");
+  }
+  if (t.mode != StoreMode::kWarm) {
+    refuse(
+        "bench trace - --generations starts from indexed passages, which only a warm store has - "
+        "leave out --store");
+  }
+}
+
+// A limit holds for RAM and disk together, so RAM has a part of it only where one was asked for.
+void complete_store(Options& o) {
+  TraceOptions& t = o.trace;
+  if (t.store_limit_bytes > 0 && t.store_share > 0) {
+    refuse("bench trace - --store-limit and --store-share both bound the store - give one of them");
+  }
+  if (t.is_novel && t.store_limit_bytes == 0 && t.store_share == 0) t.store_share = kNovelShare;
+  const bool has_limit = t.store_limit_bytes > 0 || t.store_share > 0;
+  if (has_limit && !o.has_ram_tier) t.ram_limit_bytes = 0;
+}
+
+void complete_stream(const Session& session, TraceOptions& t) {
+  const std::set<int32_t> distinct(t.top_k.begin(), t.top_k.end());
+  if (distinct.size() < t.top_k.size())
+    refuse("bench trace - a number of passages is named twice - name each --top-k once");
+  if (t.is_novel) {
+    t.stream.n_distinct = 0;
+  } else if (t.n_long_requests > t.n_requests) {
+    t.stream.n_distinct = t.n_requests;
+    session.note(
+        "--long without --novel: behind the real run questions come again when all were asked; the "
+        "share of those is printed");
+  }
 }
 
 // Slips are said before the model loads.
 void complete(const Session& session, Options& o) {
   TraceOptions& t = o.trace;
-  if (t.store_limit_bytes > 0 && t.store_share > 0) {
-    refuse("bench trace - --store-limit and --store-share both bound the store - give one of them");
-  }
-  if (t.n_generations > 0 && (t.top_k.size() > 1 || t.n_long_requests > 0)) {
-    refuse(
-        "bench trace - --generations is one run for one number of passages - leave out --long and "
-        "name one --top-k");
-  }
+  check_generations(t);
+  complete_store(o);
+  complete_stream(session, t);
   if (o.configs.empty()) o.configs = t.n_generations > 0 ? kGenerationConfigs : kConfigs;
   t.configs = trace_configs(o.configs, o.policy_options);
-  t.stream.may_repeat = t.is_novel;
-  if (t.is_novel && t.store_limit_bytes == 0 && t.store_share == 0) t.store_share = kNovelShare;
   for (const std::string& file : o.files) t.question_files.emplace_back(file);
   t.corpus_file = o.corpus;
   t.warm_dir = o.warm_dir;
@@ -172,9 +274,18 @@ void run(const Session& session, Options o) {
     rows = std::make_unique<RowFile>(o.out, header_of(o));
     o.trace.on_row = [&rows](const ordered_json& row) { rows->add(row); };
   }
-  const std::vector<BenchResult> results = bench_trace(o.trace);
   const std::vector<uint64_t> seeds = {o.trace.stream.seed};
-  print_bench_results(session, results, seeds);
+  std::vector<BenchResult> all;  // under --json stdout carries one object
+  o.trace.on_results = [&](const std::vector<BenchResult>& results) {
+    if (session.json()) {
+      all.insert(all.end(), results.begin(), results.end());
+    } else {
+      print_bench_results(session, results, seeds);
+    }
+  };
+  const bool is_complete = bench_trace(o.trace);
+  if (session.json()) print_bench_results(session, all, seeds, header_of(o));
+  if (!is_complete) session.note("interrupted: the results are of the requests that were ready");
 }
 
 void add_stream_options(CLI::App& app, Options& o) {
@@ -197,7 +308,7 @@ void add_stream_options(CLI::App& app, Options& o) {
   app.add_option("--skew", t.stream.skew, "s of Zipf's law over the articles; 0: all alike")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
-  app.add_option("--limit", t.stream.n_articles, "Articles, the likeliest ones; 0: all")
+  app.add_option("--articles", t.stream.n_articles, "Articles, the likeliest ones; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_flag("--novel", t.is_novel,
@@ -206,12 +317,13 @@ void add_stream_options(CLI::App& app, Options& o) {
                "given");
   app.add_option("--long", t.n_long_requests,
                  "Then so many requests over stand-in blobs, with compute modelled by what a row "
-                 "cost in the real run, which is their beginning")
+                 "cost in the real run, which is their beginning; behind that, questions come "
+                 "again when all were asked")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--generations", t.n_generations,
-                 "Instead: the same passages so many times in new orders, under adacache as it is "
-                 "and as in its paper (adacache+paper)")
-      ->check(CLI::Range(0, 100));
+                 "Instead: the same passages so many times, at least 2, in new orders, over a warm "
+                 "store, under adacache as it is and as in its paper (adacache+paper)")
+      ->check(CLI::Range(2, 100));
 }
 
 void add_store_options(CLI::App& app, Options& o) {
@@ -222,7 +334,8 @@ void add_store_options(CLI::App& app, Options& o) {
                  "what was missed is stored; cold: empty, and stays so")
       ->transform(CLI::CheckedTransformer(modes));
   app.add_option("--store-limit", o.trace.store_limit_bytes,
-                 "Bytes of KV that the store of each configuration holds, as in 200MB; 0: no limit")
+                 "Bytes of KV that the store of each configuration holds, in memory and on disk "
+                 "together, as in 200MB; 0: no limit")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--store-share", o.trace.store_share,
@@ -230,7 +343,8 @@ void add_store_options(CLI::App& app, Options& o) {
       ->check(CLI::Range(0.0, 100.0));
   o.trace.ram_limit_bytes = uint64_t{256} << 20;
   app.add_option("--ram-tier", o.trace.ram_limit_bytes,
-                 "Bytes of KV that each configuration keeps in memory, as in 256MB; 0: none")
+                 "Bytes of KV that each configuration keeps in memory, as in 256MB; 0: none. Where "
+                 "the store has a limit they are a part of it, and by default there are none")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--warm-dir", o.warm_dir,
@@ -278,9 +392,11 @@ void add_bench_trace(CLI::App& bench, Session& session) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--out", options->out,
-                  "Folder for trace.jsonl, with a row for each request and configuration");
+                  "Folder for trace.jsonl, with a row for each request and configuration; one "
+                  "that holds rows already is refused");
   sub->callback([options, sub, &session] {
     options->given = given_options(*sub);
+    options->has_ram_tier = sub->get_option("--ram-tier")->count() > 0;
     run(session, *options);
   });
 }

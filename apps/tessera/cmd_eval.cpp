@@ -9,9 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
-#include "base/text_util.h"
 #include "eval/registry.h"
 #include "eval/report.h"
 #include "eval/run_log.h"
@@ -20,13 +18,13 @@
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/policy_options.h"
+#include "tessera/question_sets.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
 namespace {
 
 using nlohmann::json;
-namespace fs = std::filesystem;
 
 // Chunks of other commands, among them what `ask` has published as exact, would make the rows
 // depend on what else was run on this machine.
@@ -35,11 +33,7 @@ constexpr const char* kAll = "all";
 
 struct EvalOptions {
   ModelOptions model;
-  std::vector<std::string> tasks;
-  std::string data;
-  std::vector<std::string> files;
-  std::string split = "dev";
-  ReadLimits limits;
+  QuestionOptions questions;
   std::vector<std::string> policies = {kAll};
   std::vector<double> ratios = {0.15};
   std::vector<std::string> anchors = {"leadin", "preamble"};
@@ -49,8 +43,6 @@ struct EvalOptions {
   uint64_t reference_limit_bytes = kReferenceLimitBytes;
   ReportOptions report = {.baseline = std::string(kDefaultPolicy)};
 };
-
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
 
 template <typename T>
 void drop_repeats(std::vector<T>& values) {
@@ -83,44 +75,13 @@ std::vector<std::string> policy_names(const Session& session, const EvalOptions&
 
 // Slips are said before a model loads.
 void check(const EvalOptions& o) {
-  if (o.data.empty() && o.files.empty()) {
-    refuse(
-        fmt::format("eval - no questions were given - give --data DIR with files as {}.{}.jsonl, "
-                    "or --file FILE.jsonl; docs/EVAL.md shows their form",
-                    tasks().front().file_stem, o.split));
-  }
-  if (o.data.empty() && !o.tasks.empty())
-    refuse("eval - --tasks names files of the folder --data, which is missing - give it too");
+  check_questions("eval", o.questions, "--tasks names");
   make_policy(o.report.baseline, o.policy_options);
   for (const double ratio : o.ratios) {
     PolicyOptions options = o.policy_options;
     options.recompute_ratio = ratio;
     for (const std::string& policy : o.policies) make_policy(policy, options);
   }
-}
-
-std::vector<EvalSet> read_sets(const EvalOptions& o) {
-  std::vector<EvalSet> sets;
-  const auto add = [&sets](std::string name, std::vector<Sample> samples) {
-    const auto has_name = [&name](const EvalSet& set) { return set.task == name; };
-    if (std::any_of(sets.begin(), sets.end(), has_name)) {
-      refuse(
-          fmt::format("eval - two sets of questions are named {} - their rows could not be told "
-                      "apart - rename a file",
-                      quote(name)));
-    }
-    sets.push_back({std::move(name), std::move(samples)});
-  };
-  if (!o.data.empty()) {
-    for (const std::string& name : o.tasks) {
-      const Task task = find_task(name);
-      const fs::path file = fs::path(o.data) / fmt::format("{}.{}.jsonl", task.file_stem, o.split);
-      add(name, task.read(file, o.limits));
-    }
-  }
-  for (const std::string& file : o.files)
-    add(fs::path(file).stem().string(), read_qa_file(file, o.limits));
-  return sets;
 }
 
 json to_json(const PolicyOptions& o) {
@@ -131,6 +92,8 @@ json to_json(const PolicyOptions& o) {
           {"scorer_attention", o.scorer_attention},
           {"online_scores", o.online_scores},
           {"bottom_right_mask", o.bottom_right_mask},
+          {"soft_ratio", o.soft_ratio},
+          {"hard_as_paper", o.hard_as_paper},
           {"span_reading", static_cast<int>(o.spans.reading)},
           {"span_smooth", o.spans.smooth},
           {"span_cover", o.spans.cover},
@@ -149,7 +112,7 @@ json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings
           {"scorer_kv", o.model.scorer_kv},
           {"leadin_tokens", settings.leadin_tokens},
           {"max_tokens", o.max_tokens},
-          {"passages", o.limits.n_passages},
+          {"passages", o.questions.limits.n_passages},
           {"seed", o.report.seed},
           {"policy_options", to_json(o.policy_options)}};
 }
@@ -168,10 +131,10 @@ json session_of(const EvalOptions& o, const std::string& model, Workspace& works
           {"layout", workspace.model().layout_text()},
           {"context", workspace.engine().n_ctx()},
           {"model", model},
-          {"tasks", o.tasks},
-          {"split", o.split},
-          {"files", o.files},
-          {"limit", o.limits.n_samples},
+          {"tasks", o.questions.tasks},
+          {"split", o.questions.split},
+          {"files", o.questions.files},
+          {"limit", o.questions.limits.n_samples},
           {"policies", o.policies},
           {"ratios", o.ratios},
           {"anchors", o.anchors}};
@@ -267,13 +230,14 @@ void print_report(const Session& session, const EvalOptions& o, const std::set<R
 void eval(Session& session, EvalOptions o) {
   o.policies = policy_names(session, o);
   check(o);
-  if (o.tasks.empty() && !o.data.empty()) {
-    for (const Task& task : tasks()) o.tasks.emplace_back(task.name);
+  if (o.questions.tasks.empty() && !o.questions.data.empty()) {
+    for (const Task& task : tasks()) o.questions.tasks.emplace_back(task.name);
   }
-  for (std::vector<std::string>* names : {&o.tasks, &o.files, &o.policies, &o.anchors})
+  for (std::vector<std::string>* names :
+       {&o.questions.tasks, &o.questions.files, &o.policies, &o.anchors})
     drop_repeats(*names);
   drop_repeats(o.ratios);
-  std::vector<EvalSet> sets = read_sets(o);
+  std::vector<EvalSet> sets = read_sets("eval", o.questions);
   if (o.report.baseline == kFullPolicy || !contains(o.policies, o.report.baseline)) {
     session.note(
         fmt::format("no differences are shown: the baseline {} is not among the reuse "
@@ -316,22 +280,16 @@ void eval(Session& session, EvalOptions o) {
   }
 }
 
-std::string task_help() {
-  std::string out = "Sets of --data to take, by default all:";
-  for (const Task& task : tasks())
-    out += fmt::format("\n{}: {} ({}.SPLIT.jsonl)", task.name, task.summary, task.file_stem);
-  return out;
-}
-
 void add_question_options(CLI::App& app, EvalOptions& o) {
-  app.add_option("--data", o.data, "Folder with the files of the tasks");
-  app.add_option("--tasks", o.tasks, task_help())->delimiter(',');
-  app.add_option("--split", o.split, "Which file of each task: STEM.SPLIT.jsonl")
+  app.add_option("--data", o.questions.data, "Folder with the files of the tasks");
+  app.add_option("--tasks", o.questions.tasks, task_help())->delimiter(',');
+  app.add_option("--split", o.questions.split, "Which file of each task: STEM.SPLIT.jsonl")
       ->capture_default_str();
-  app.add_option("--file", o.files, "JSONL file of questions, a task of its own; may be repeated");
-  app.add_option("--limit", o.limits.n_samples, "First questions of each task; 0: all")
+  app.add_option("--file", o.questions.files,
+                 "JSONL file of questions, a task of its own; may be repeated");
+  app.add_option("--limit", o.questions.limits.n_samples, "First questions of each task; 0: all")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--passages", o.limits.n_passages,
+  app.add_option("--passages", o.questions.limits.n_passages,
                  "Most passages of a question, supporting ones first; 0: all")
       ->check(CLI::NonNegativeNumber);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,9 +17,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/text_util.h"
-#include "eval/registry.h"
 #include "eval/run_log.h"
 #include "eval/runner.h"
 #include "eval/tuning.h"
@@ -27,6 +25,7 @@
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/model_profile.h"
+#include "tessera/question_sets.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
@@ -35,8 +34,10 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr const char* kCommand = "tune";
 constexpr const char* kNameSpace = "tessera-tune";
 constexpr const char* kAdaCache = "adacache";
+constexpr const char* kNoAdaptive = "none";
 constexpr std::array kRatios = {0.02, 0.05, 0.08, 0.12, 0.15, 0.2, 0.3};
 constexpr std::array kAlphas = {0.0, 0.02, 0.04, 0.08, 0.12};
 constexpr std::array kLambdas = {0.0, 0.25, 0.5, 0.75, 1.0};
@@ -45,11 +46,7 @@ constexpr std::array<std::string_view, 3> kWithoutRatio = {"full", "prefix", "re
 
 struct TuneOptions {
   ModelOptions model;
-  std::vector<std::string> tasks;
-  std::string data;
-  std::vector<std::string> files;
-  std::string split = "tune";
-  ReadLimits limits = {.n_samples = 40, .n_passages = 6};
+  QuestionOptions questions = {.split = "tune", .limits = {.n_samples = 40, .n_passages = 6}};
   std::vector<std::string> policies = {kAdaCache, std::string(kDefaultPolicy)};
   std::string adaptive_policy = kAdaCache;
   std::optional<double> max_kl, max_f1_loss;
@@ -59,7 +56,8 @@ struct TuneOptions {
 
   LossMetric metric() const { return max_kl ? LossMetric::kKl : LossMetric::kF1; }
   double bound() const { return max_kl ? *max_kl : max_f1_loss.value_or(0); }
-  // Nothing else can be compared: full prefill over all passages is no truth about fewer of them.
+  // By F1 alone: full prefill over all passages is no truth about fewer of them.
+  bool tunes_adaptive() const { return max_f1_loss && adaptive_policy != kNoAdaptive; }
   double adaptive_bound() const { return max_f1_loss.value_or(0); }
 };
 
@@ -72,6 +70,7 @@ struct Tuned {
   std::vector<AdaptiveLine> front;
   std::optional<AdaptiveLine> adaptive;
   ModelProfile profile;
+  std::set<std::string> parts;  // of the profile, that this run has tuned or failed to
 };
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
@@ -89,14 +88,7 @@ void check_policy(const std::string& name) {
 
 // Slips are said before a model loads.
 void check(const TuneOptions& o) {
-  if (o.data.empty() && o.files.empty()) {
-    refuse(
-        fmt::format("tune - no questions were given - give --data DIR with files as {}.{}.jsonl, "
-                    "or --file FILE.jsonl; docs/EVAL.md shows their form",
-                    tasks().front().file_stem, o.split));
-  }
-  if (o.data.empty() && !o.tasks.empty())
-    refuse("tune - the tasks are files of the folder --data, which is missing - give it too");
+  check_questions(kCommand, o.questions);
   if (!o.max_kl && !o.max_f1_loss) {
     refuse(
         "tune - no bound was given - what may be lost is yours to say - give --max-kl NATS or "
@@ -105,38 +97,7 @@ void check(const TuneOptions& o) {
   if (o.out.empty() && !o.is_dry)
     refuse("tune - needs --out DIR - it keeps what was measured, to go on after a stop");
   for (const std::string& name : o.policies) check_policy(name);
-  make_policy(o.adaptive_policy, {});
-}
-
-std::vector<EvalSet> read_sets(const TuneOptions& o) {
-  std::vector<EvalSet> sets;
-  const auto add = [&sets](const std::string& name, std::vector<Sample> samples) {
-    const auto has_name = [&name](const EvalSet& set) { return set.task == name; };
-    if (std::any_of(sets.begin(), sets.end(), has_name))
-      refuse(fmt::format("tune - two sets of questions are named {} - rename a file", quote(name)));
-    sets.push_back({name, std::move(samples)});
-  };
-  std::vector<std::string> names = o.tasks;
-  if (names.empty() && !o.data.empty()) {
-    for (const Task& task : tasks()) names.emplace_back(task.name);
-  }
-  for (const std::string& name : names) {
-    const Task task = find_task(name);
-    const fs::path file = fs::path(o.data) / fmt::format("{}.{}.jsonl", task.file_stem, o.split);
-    add(name, task.read(file, o.limits));
-  }
-  for (const std::string& file : o.files)
-    add(fs::path(file).stem().string(), read_qa_file(file, o.limits));
-  return sets;
-}
-
-std::string data_digest(const std::vector<EvalSet>& sets) {
-  Sha256 hash;
-  for (const EvalSet& set : sets) {
-    hash.field("task", set.task);
-    for (const Sample& sample : set.samples) hash.field("sample", sample_digest(sample));
-  }
-  return to_hex(hash.digest());
+  if (o.tunes_adaptive()) make_policy(o.adaptive_policy, {});
 }
 
 // What all of a folder must agree in.
@@ -150,7 +111,7 @@ json config_of(const TuneOptions& o, const Engine& engine, const StoreSettings& 
           {"anchor", anchor_name(settings.anchor)},
           {"leadin_tokens", settings.leadin_tokens},
           {"max_tokens", o.max_tokens},
-          {"passages", o.limits.n_passages}};
+          {"passages", o.questions.limits.n_passages}};
 }
 
 EvalPlan ratio_plan(const TuneOptions& o, std::vector<EvalSet> sets, const json& config,
@@ -175,17 +136,20 @@ double loss_of(LossMetric metric, const Measurement& full, const Measurement& ro
 }
 
 // Of the rows of `policy` that the plan asks for.
-std::vector<GridLine> ratio_lines(const std::set<RowKey>& planned, const RunLog& log,
-                                  const std::string& policy, LossMetric metric) {
+std::vector<GridPoint> ratio_points(const std::set<RowKey>& planned, const RunLog& log,
+                                    const std::string& policy, LossMetric metric) {
+  std::map<std::pair<std::string, std::string>, size_t> questions;  // in the order of the rows
   std::vector<GridPoint> points;
   for (const RowKey& key : planned) {
     if (key.policy != policy) continue;
     const Measurement& row = log.rows().at(key);
     const Measurement& full = log.rows().at(full_key(key.task, key.id));
+    const auto question = questions.try_emplace({key.task, key.id}, questions.size()).first;
     points.push_back({key.ratio, loss_of(metric, full, row),
-                      (row.account.rows() + row.probe_rows) / row.account.total()});
+                      (row.account.rows() + row.probe_rows) / row.account.total(),
+                      question->second});
   }
-  return grid_lines(points);
+  return points;
 }
 
 // The measuring of one run, stage by stage.
@@ -199,15 +163,17 @@ class Tuning {
         config_(config_of(options, workspace.engine(), settings)),
         plan_(ratio_plan(options, std::move(sets), config_, settings)),
         log_(fs::path(options.out) / "ratios.jsonl",
-             {config_, {{"split", options.split}, {"tasks", task_names()}}}),
+             {config_, {{"split", options.questions.split}, {"tasks", task_names()}}}),
         points_(fs::path(options.out) / "points.jsonl") {
     tuned_.profile = read_profile(digest());
   }
 
   const Tuned& run() {
+    const bool has_adacache = contains(o_.policies, kAdaCache);
+    if (has_adacache) check_lengths();
     ratio_stage();
-    if (contains(o_.policies, kAdaCache)) alpha_stage();
-    adaptive_stage();
+    if (has_adacache) alpha_stage();
+    if (o_.tunes_adaptive()) adaptive_stage();
     return tuned_;
   }
 
@@ -226,6 +192,12 @@ class Tuning {
     return measure(run);
   }
 
+  // A question that does not fit in the second stage must not cost the first.
+  void check_lengths() {
+    const TuningInputs inputs = inputs_for(kAdaCache);
+    TuningRun(workspace_.engine(), workspace_.store(), inputs, points_, {}).check_lengths();
+  }
+
   void ratio_stage() {
     const std::set<RowKey> planned = planned_rows(plan_);
     {
@@ -241,31 +213,28 @@ class Tuning {
       }
     }
     for (const std::string& policy : o_.policies) {
-      std::vector<GridLine> lines = ratio_lines(planned, log_, policy, o_.metric());
-      choose_ratio(policy, lines);
-      tuned_.ratios.emplace_back(policy, std::move(lines));
+      const std::vector<GridPoint> points = ratio_points(planned, log_, policy, o_.metric());
+      choose_ratio(policy, points);
+      tuned_.ratios.emplace_back(policy, grid_lines(points));
     }
   }
 
-  void choose_ratio(const std::string& policy, const std::vector<GridLine>& lines) {
+  void choose_ratio(const std::string& policy, const std::vector<GridPoint>& points) {
     ModelProfile& profile = tuned_.profile;
     const bool is_adacache = policy == kAdaCache;
+    const std::string name = is_adacache ? kBetaPart : policy;
     // What an earlier run has chosen under another bound must not stand for this one.
-    profile.tuned.erase(is_adacache ? kBetaPart : policy);
-    if (is_adacache) {
-      profile.adacache.reset();
-      profile.tuned.erase(kAlphaPart);
-    } else {
-      profile.ratios.erase(policy);
-    }
-    const std::optional<GridLine> chosen = smallest_within(lines, o_.bound());
+    merge({}, {name}, profile);
+    tuned_.parts.insert(name);
+    const std::optional<GridLine> chosen = smallest_within(grid_lines(points), o_.bound());
     if (!chosen) {
+      profile.unmet[name] = o_.bound();
       return session_.note(
           fmt::format("{}: no ratio up to {} loses as little as {} - it stays "
                       "untuned - allow more, or tune another policy",
                       policy, kRatios.back(), o_.bound()));
     }
-    profile.tuned[is_adacache ? kBetaPart : policy] = part(*chosen);
+    profile.tuned[name] = part(*chosen, points);
     if (!is_adacache) {
       profile.ratios[policy] = chosen->setting;
       return;
@@ -276,6 +245,8 @@ class Tuning {
 
   void alpha_stage() {
     std::optional<ModelProfile::AdaCache>& adacache = tuned_.profile.adacache;
+    merge({}, {kAlphaPart}, tuned_.profile);
+    tuned_.parts.insert(kAlphaPart);
     if (!adacache) return;
     std::vector<double> alphas;
     for (const double alpha : kAlphas) {
@@ -292,20 +263,21 @@ class Tuning {
         tuned_.n_chunks += static_cast<size_t>(p.n_chunks);
       }
       const double loss = o_.metric() == LossMetric::kKl ? p.kl : p.f1_loss;
-      if (p.n_soft > 0) points.push_back({p.alpha, loss, p.rows_share});
+      if (p.n_soft > 0) points.push_back({p.alpha, loss, p.rows_share, p.question});
     }
     tuned_.alphas = grid_lines(points);
     if (points.empty()) {
       return session_.note(
-          "alpha: no chunk was a soft match - it stays untuned - give questions "
-          "of more passages");
+          "alpha: no chunk was a soft match - it stays untuned - give more questions, and of more "
+          "passages");
     }
     if (const auto chosen = smallest_within(tuned_.alphas, o_.bound())) {
       adacache->alpha = chosen->setting;
-      tuned_.profile.tuned[kAlphaPart] = part(*chosen);
+      tuned_.profile.tuned[kAlphaPart] = part(*chosen, points);
       return;
     }
     adacache->alpha = adacache->beta;
+    tuned_.profile.unmet[kAlphaPart] = o_.bound();
     session_.note(
         fmt::format("alpha: none loses as little as {} over soft matches - it stays "
                     "untuned, at beta",
@@ -313,8 +285,8 @@ class Tuning {
   }
 
   void adaptive_stage() {
-    tuned_.profile.adaptive.reset();
-    tuned_.profile.tuned.erase(kAdaptivePart);
+    merge({}, {kAdaptivePart}, tuned_.profile);
+    tuned_.parts.insert(kAdaptivePart);
     const std::vector<AdaptiveQuestion> questions =
         measured("adaptive", o_.adaptive_policy, [](TuningRun& run) { return run.adaptive(); });
     if (questions.empty()) {
@@ -329,15 +301,21 @@ class Tuning {
     tuned_.front = pareto_front(grid);
     tuned_.adaptive = choose_adaptive(grid, o_.adaptive_bound());
     if (!tuned_.adaptive) {
+      tuned_.profile.unmet[kAdaptivePart] = o_.adaptive_bound();
       return session_.note(
           fmt::format("adaptive context: nothing saves rows and loses at most {} "
                       "of F1 - it stays untuned - allow more with --max-f1-loss",
                       o_.adaptive_bound()));
     }
     const AdaptiveLine& chosen = *tuned_.adaptive;
-    tuned_.profile.adaptive = {
-        .lambda = chosen.lambda, .kl_scale = tuned_.kl_scale, .threshold = chosen.threshold};
-    TunedPart about = part({.loss = chosen.f1_loss, .n = questions.size()});
+    tuned_.profile.adaptive = {.lambda = chosen.lambda,
+                               .kl_scale = tuned_.kl_scale,
+                               .threshold = chosen.threshold,
+                               .policy = o_.adaptive_policy,
+                               .step = 1};  // as it was measured
+    TunedPart about = part({.loss = chosen.f1_loss, .n = questions.size()}, {});
+    about.loss = cross_fitted_loss(
+        questions, {.lambdas = kLambdas, .max_f1_loss = o_.adaptive_bound(), .n_vocab = n_vocab});
     about.metric = loss_metric_name(LossMetric::kF1);
     about.bound = o_.adaptive_bound();
     tuned_.profile.tuned[kAdaptivePart] = std::move(about);
@@ -354,14 +332,16 @@ class Tuning {
     return inputs;
   }
 
-  TunedPart part(const GridLine& chosen) const {
+  // `points`: what `chosen` was chosen from.
+  TunedPart part(const GridLine& chosen, const std::vector<GridPoint>& points) const {
     TunedPart out;
     out.date = fmt::format("{:%F}", fmt::gmtime(std::chrono::system_clock::now()));
     out.tasks = task_names();
     out.data_digest = data_digest(plan_.sets);
     out.metric = loss_metric_name(o_.metric());
     out.bound = o_.bound();
-    out.loss = chosen.loss;
+    out.loss = cross_fitted_loss(points, o_.bound());
+    out.loss_in_sample = chosen.loss;
     out.n = static_cast<int32_t>(chosen.n);
     return out;
   }
@@ -420,14 +400,24 @@ json to_json(const TuneOptions& o, const Tuned& tuned) {
   return out;
 }
 
+// What a table's choice loses on questions that it was not made on.
+std::string held_out_text(const ModelProfile& profile, const std::string& part) {
+  const auto tuned = profile.tuned.find(part);
+  const std::optional<double> loss =
+      tuned == profile.tuned.end() ? std::nullopt : tuned->second.loss;
+  if (!loss) return {};
+  return fmt::format("the choice loses {:.4f} on questions that it was not made on\n", *loss);
+}
+
 // `chosen`: its line is marked.
 std::string grid_text(const std::vector<GridLine>& lines, const char* setting, LossMetric metric,
                       std::optional<double> chosen) {
-  Table table({{setting, Table::Align::kRight},
-               {metric == LossMetric::kKl ? "mean KL" : "F1 loss", Table::Align::kRight},
-               {"rows / N", Table::Align::kRight},
-               {"n", Table::Align::kRight},
-               {""}});
+  Table table(
+      {{setting, Table::Align::kRight},
+       {metric == LossMetric::kKl ? "KL in sample" : "F1 loss in sample", Table::Align::kRight},
+       {"rows / N", Table::Align::kRight},
+       {"n", Table::Align::kRight},
+       {""}});
   for (const GridLine& l : lines) {
     table.add_row({fmt::format("{:.4g}", l.setting), fmt::format("{:.4f}", l.loss),
                    fmt::format("{:.3f}", l.rows_share), fmt::format("{}", l.n),
@@ -442,7 +432,7 @@ std::string front_text(const Tuned& tuned) {
                {"passages seen", Table::Align::kRight},
                {"rows / all at once", Table::Align::kRight},
                {"F1", Table::Align::kRight},
-               {"F1 loss", Table::Align::kRight},
+               {"F1 loss in sample", Table::Align::kRight},
                {""}});
   for (const AdaptiveLine& l : tuned.front) {
     const bool is_chosen = tuned.adaptive && tuned.adaptive->lambda == l.lambda &&
@@ -465,22 +455,25 @@ std::optional<double> chosen_ratio(const ModelProfile& profile, const std::strin
 void print_tables(const Session& session, const TuneOptions& o, const Tuned& tuned) {
   const ModelProfile& profile = tuned.profile;
   for (const auto& [policy, lines] : tuned.ratios) {
-    session.print(
-        fmt::format("{}, ratio{}\n{}\n", policy, policy == kAdaCache ? " (beta)" : "",
-                    grid_text(lines, "ratio", o.metric(), chosen_ratio(profile, policy))));
+    const bool is_adacache = policy == kAdaCache;
+    session.print(fmt::format("{}, ratio{}\n{}{}\n", policy, is_adacache ? " (beta)" : "",
+                              grid_text(lines, "ratio", o.metric(), chosen_ratio(profile, policy)),
+                              held_out_text(profile, is_adacache ? kBetaPart : policy)));
   }
   const std::optional<ModelProfile::AdaCache>& adacache = profile.adacache;
   if (adacache && !tuned.alphas.empty()) {
     std::optional<double> alpha;
     if (profile.tuned.contains(kAlphaPart)) alpha = adacache->alpha;
-    session.print(fmt::format("{}, alpha at beta {:.4g}; {} of {} chunks were soft matches\n{}\n",
+    session.print(fmt::format("{}, alpha at beta {:.4g}; {} of {} chunks were soft matches\n{}{}\n",
                               kAdaCache, adacache->beta, tuned.n_soft, tuned.n_chunks,
-                              grid_text(tuned.alphas, "alpha", o.metric(), alpha)));
+                              grid_text(tuned.alphas, "alpha", o.metric(), alpha),
+                              held_out_text(profile, kAlphaPart)));
   }
   if (!tuned.front.empty()) {
-    session.print(
-        fmt::format("adaptive context on {}, KL scale {:.4g} nats; what no other setting beats\n{}",
-                    o.adaptive_policy, tuned.kl_scale, front_text(tuned)));
+    session.print(fmt::format(
+        "adaptive context on {}, KL scale {:.4g} nats; what no other setting beats\n{}{}",
+        o.adaptive_policy, tuned.kl_scale, front_text(tuned),
+        held_out_text(profile, kAdaptivePart)));
   }
 }
 
@@ -497,11 +490,13 @@ void print_cost(const Session& session, const TuneOptions& o, const std::vector<
     }
   }
   const size_t n_soft = has_adacache ? n_growing : 0;
-  // The passages' own KV costs about a full prefill of them, in every stage.
-  const size_t full = 2 * n_questions + 2 * n_soft + n_growing;
+  const size_t n_adaptive = o.tunes_adaptive() ? n_growing : 0;
+  // The passages' own KV costs about a full prefill of them, in every stage, and is read once; for
+  // alpha half as many of other questions join them.
+  const size_t full = 2 * n_questions + 5 * n_soft / 2 + n_adaptive;
   const size_t ratios = n_questions * (1 + o.policies.size() * kRatios.size());
-  const size_t alphas = n_soft * (2 + kAlphas.size());  // the other order, the grid, and beta
-  const size_t adaptive = n_growing + n_passages;
+  const size_t alphas = n_soft * (3 + kAlphas.size());  // the company, the grid, and beta
+  const size_t adaptive = o.tunes_adaptive() ? 2 * n_adaptive + n_passages : 0;
   if (session.json()) {
     return session.print_json({{"questions", n_questions},
                                {"full_prefills", full},
@@ -515,22 +510,24 @@ void print_cost(const Session& session, const TuneOptions& o, const std::vector<
 
 void tune(Session& session, TuneOptions o) {
   check(o);
-  std::vector<EvalSet> sets = read_sets(o);
+  std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
   if (o.is_dry) return print_cost(session, o, sets);
   make_private_dir(o.out);
   StoreSettings settings;
   settings.name_space = kNameSpace;
   o.model.in_memory = true;  // the store is emptied between questions
   std::vector<std::string> used = o.policies;
-  used.push_back(o.adaptive_policy);
+  if (o.tunes_adaptive()) used.push_back(o.adaptive_policy);
   const bool needs_scorer = std::any_of(used.begin(), used.end(), [](const std::string& policy) {
     return Engine::needs_scorer(policy, {});
   });
   Workspace workspace(o.model, settings, needs_scorer);
   Tuning tuning(session, o, workspace, settings, std::move(sets));
   Tuned tuned = tuning.run();
-  tuned.profile.sink_layer = read_profile(tuning.digest()).sink_layer;  // perhaps newer
-  write_profile(tuning.digest(), tuned.profile);
+  ModelProfile profile = read_profile(tuning.digest());  // perhaps newer in other parts
+  merge(tuned.profile, tuned.parts, profile);
+  write_profile(tuning.digest(), profile);
+  tuned.profile = std::move(profile);
 
   const std::string file = profile_file(tuning.digest()).string();
   if (session.json()) {
@@ -539,27 +536,7 @@ void tune(Session& session, TuneOptions o) {
     return session.print_json(report);
   }
   print_tables(session, o, tuned);
-  const AdaptiveContext untuned;
-  PolicyOptions options;
-  apply(tuned.profile, kAdaCache, {}, options);
-  const std::string note = untuned_note(tuned.profile, kAdaCache, {}, options, &untuned);
-  if (!note.empty()) session.note(note);
   session.note(fmt::format("written to {}", file));
-}
-
-void add_question_options(CLI::App& app, TuneOptions& o) {
-  app.add_option("tasks", o.tasks, "Sets of --data to take; default: all that 'eval' knows");
-  app.add_option("--data", o.data, "Folder with the files of the tasks");
-  app.add_option("--split", o.split, "Which file of each task: STEM.SPLIT.jsonl")
-      ->capture_default_str();
-  app.add_option("--file", o.files, "JSONL file of questions, a task of its own; may be repeated");
-  app.add_option("--limit", o.limits.n_samples, "First questions of each task; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--passages", o.limits.n_passages,
-                 "Most passages of a question, supporting ones first; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
 }
 
 void add_bound_options(CLI::App& app, TuneOptions& o) {
@@ -567,14 +544,15 @@ void add_bound_options(CLI::App& app, TuneOptions& o) {
                  "Most mean KL to full prefill that a ratio may cost, nats a token")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--max-f1-loss", o.max_f1_loss,
-                 "Most F1 (0..1) that adaptive context may lose against all passages, by default "
-                 "none; without --max-kl also what a ratio may lose against full prefill")
+                 "Most F1 (0..1) that adaptive context, which is tuned only with it, may lose "
+                 "against all passages; without --max-kl also what a ratio may lose against full "
+                 "prefill")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--policies", o.policies, "Policies whose ratio is tuned")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--adaptive-policy", o.adaptive_policy,
-                 "Policy under which adaptive context is tuned")
+                 "Policy under which adaptive context is tuned; none: it is not")
       ->capture_default_str();
 }
 
@@ -584,7 +562,7 @@ void add_tune(CLI::App& app, Session& session) {
   auto options = std::make_shared<TuneOptions>();
   CLI::App* sub = app.add_subcommand(
       "tune", "Find the settings of reuse that lose no more than a bound; kept for the model");
-  add_question_options(*sub, *options);
+  options->questions.add_to(*sub);
   add_bound_options(*sub, *options);
   sub->add_option("--out", options->out,
                   "Folder that keeps what was measured; a run that was stopped goes on from it");

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <stdexcept>
 
@@ -36,9 +37,12 @@ ModelProfile::AdaCache adacache_from(const json& value) {
 }
 
 ModelProfile::Adaptive adaptive_from(const json& value) {
-  ModelProfile::Adaptive out = {share_of(value.at("lambda")), 1, 0};
+  ModelProfile::Adaptive out;
+  out.lambda = share_of(value.at("lambda"));
   value.at("kl_scale").get_to(out.kl_scale);
   value.at("threshold").get_to(out.threshold);
+  value.at("policy").get_to(out.policy);
+  value.at("step").get_to(out.step);
   if (!(out.kl_scale > 0))
     throw std::out_of_range(fmt::format("kl_scale {} is not above 0", out.kl_scale));
   return out;
@@ -51,7 +55,8 @@ TunedPart part_from(const json& value) {
   value.at("data_digest").get_to(out.data_digest);
   value.at("metric").get_to(out.metric);
   value.at("bound").get_to(out.bound);
-  value.at("loss").get_to(out.loss);
+  if (!value.at("loss").is_null()) out.loss = value["loss"].get<double>();
+  value.at("loss_in_sample").get_to(out.loss_in_sample);
   value.at("n").get_to(out.n);
   return out;
 }
@@ -76,6 +81,71 @@ ModelProfile profile_from(const json& record, const std::string& model_digest) {
   if (record.contains("tuned")) {
     for (const auto& [name, part] : record["tuned"].items()) out.tuned[name] = part_from(part);
   }
+  if (record.contains("unmet")) record["unmet"].get_to(out.unmet);
+  return out;
+}
+
+template <typename Value>
+void take(const std::map<std::string, Value>& from, const std::string& name,
+          std::map<std::string, Value>& into) {
+  into.erase(name);
+  const auto found = from.find(name);
+  if (found != from.end()) into.insert(*found);
+}
+
+// Of a part that is not tuned: whether tuning was tried.
+std::string_view unmet_text(const ModelProfile& profile, const std::string& part) {
+  return profile.unmet.contains(part) ? " (exceeds the bound of the last tuning)" : "";
+}
+
+// The ratios that a request stands on and that were neither given nor tuned.
+std::vector<std::string> untuned_ratios(const ModelProfile& profile, const std::string& policy,
+                                        const GivenOptions& given, const PolicyOptions& options) {
+  const auto named = [&profile](const char* name, double value, const std::string& part) {
+    return fmt::format("{} {:.4g}{}", name, value, unmet_text(profile, part));
+  };
+  std::vector<std::string> out;
+  if (policy != kAdaCacheName) {
+    // Of the others only those that were tried: their papers and docs/EVAL.md speak of the ratio.
+    if (!given.ratio && profile.unmet.contains(policy))
+      out.push_back(named("ratio", options.recompute_ratio, policy));
+    return out;
+  }
+  if (!given.soft_ratio && !profile.tuned.contains(kAlphaPart))
+    out.push_back(named("alpha", options.soft_ratio, kAlphaPart));
+  if (!given.ratio && !profile.tuned.contains(kBetaPart))
+    out.push_back(named("beta", options.recompute_ratio, kBetaPart));
+  return out;
+}
+
+std::vector<std::string> untuned_adaptive(const ModelProfile& profile, const GivenOptions& given,
+                                          const AdaptiveContext& adaptive) {
+  std::vector<std::string> out;
+  if (profile.tuned.contains(kAdaptivePart)) return out;
+  if (!given.lambda) out.push_back(fmt::format("lambda {:.4g}", adaptive.confidence.lambda));
+  if (!given.kl_scale) out.push_back(fmt::format("kl_scale {:.4g}", adaptive.confidence.kl_scale));
+  if (!given.threshold) out.push_back(fmt::format("tau {:.4g}", adaptive.threshold));
+  if (!out.empty() && profile.unmet.contains(kAdaptivePart))
+    out.back() += " (the last tuning found none that saves rows within its bound)";
+  return out;
+}
+
+// Where tuned values of adaptive context stand beside what they were not tuned with.
+std::vector<std::string> misfits(const ModelProfile::Adaptive& tuned, const std::string& policy,
+                                 const GivenOptions& given, const AdaptiveContext& adaptive) {
+  std::vector<std::string> out;
+  if (given.threshold) return out;
+  if (given.lambda || given.kl_scale) {
+    out.push_back(
+        fmt::format("tau {:.4g} was tuned with lambda {:.4g} and kl_scale {:.4g}, not "
+                    "with what is given - give --adaptive-threshold too",
+                    tuned.threshold, tuned.lambda, tuned.kl_scale));
+  }
+  if (tuned.policy != policy || tuned.step != adaptive.step) {
+    out.push_back(
+        fmt::format("adaptive context was tuned under {} at step {}, not under {} at step {}",
+                    tuned.policy, tuned.step, policy, adaptive.step));
+  }
   return out;
 }
 
@@ -93,7 +163,9 @@ json to_json(const ModelProfile& profile) {
   if (profile.adaptive) {
     out["adaptive"] = {{"lambda", profile.adaptive->lambda},
                        {"kl_scale", profile.adaptive->kl_scale},
-                       {"threshold", profile.adaptive->threshold}};
+                       {"threshold", profile.adaptive->threshold},
+                       {"policy", profile.adaptive->policy},
+                       {"step", profile.adaptive->step}};
   }
   out["ratios"] = profile.ratios;
   out["tuned"] = json::object();
@@ -103,9 +175,11 @@ json to_json(const ModelProfile& profile) {
                           {"data_digest", part.data_digest},
                           {"metric", part.metric},
                           {"bound", part.bound},
-                          {"loss", part.loss},
+                          {"loss", part.loss ? json(*part.loss) : json()},
+                          {"loss_in_sample", part.loss_in_sample},
                           {"n", part.n}};
   }
+  out["unmet"] = profile.unmet;
   return out;
 }
 
@@ -141,6 +215,20 @@ void write_profile(const std::string& model_digest, const ModelProfile& profile)
                                           file.string(), error));
 }
 
+void merge(const ModelProfile& from, const std::set<std::string>& parts, ModelProfile& into) {
+  for (const std::string& part : parts) {
+    take(from.tuned, part, into.tuned);
+    take(from.unmet, part, into.unmet);
+    if (part == kBetaPart) {
+      into.adacache = from.adacache;
+    } else if (part == kAdaptivePart) {
+      into.adaptive = from.adaptive;
+    } else if (part != kAlphaPart) {
+      take(from.ratios, part, into.ratios);
+    }
+  }
+}
+
 void apply(const ModelProfile& profile, std::string_view policy, const GivenOptions& given,
            PolicyOptions& options) {
   if (policy == kAdaCacheName) {
@@ -155,7 +243,7 @@ void apply(const ModelProfile& profile, std::string_view policy, const GivenOpti
 
 void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveContext& adaptive) {
   if (!profile.adaptive) return;
-  adaptive.confidence.kl_scale = profile.adaptive->kl_scale;
+  if (!given.kl_scale) adaptive.confidence.kl_scale = profile.adaptive->kl_scale;
   if (!given.lambda) adaptive.confidence.lambda = profile.adaptive->lambda;
   if (!given.threshold) adaptive.threshold = profile.adaptive->threshold;
 }
@@ -163,22 +251,17 @@ void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveConte
 std::string untuned_note(const ModelProfile& profile, std::string_view policy,
                          const GivenOptions& given, const PolicyOptions& options,
                          const AdaptiveContext* adaptive) {
-  std::vector<std::string> values;
-  if (policy == kAdaCacheName) {
-    if (!given.soft_ratio && !profile.tuned.contains(kAlphaPart))
-      values.push_back(fmt::format("alpha {:.4g}", options.soft_ratio));
-    if (!given.ratio && !profile.tuned.contains(kBetaPart))
-      values.push_back(fmt::format("beta {:.4g}", options.recompute_ratio));
+  const std::string name(policy);
+  std::vector<std::string> values = untuned_ratios(profile, name, given, options), notes;
+  if (adaptive != nullptr) {
+    std::ranges::move(untuned_adaptive(profile, given, *adaptive), std::back_inserter(values));
+    if (profile.adaptive) notes = misfits(*profile.adaptive, name, given, *adaptive);
   }
-  if (adaptive != nullptr && !profile.tuned.contains(kAdaptivePart)) {
-    if (!given.lambda) values.push_back(fmt::format("lambda {:.4g}", adaptive->confidence.lambda));
-    if (!given.threshold) values.push_back(fmt::format("tau {:.4g}", adaptive->threshold));
+  if (!values.empty()) {
+    notes.insert(notes.begin(),
+                 fmt::format("untuned: {} - 'tessera tune' finds them", fmt::join(values, ", ")));
   }
-  if (values.empty()) return {};
-  return fmt::format(
-      "{}: the paper's shape, not tuned for this model - 'tessera tune' finds its "
-      "own",
-      fmt::join(values, ", "));
+  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,11 @@ struct TunedPart {
   std::string data_digest;         // over all of them, hex
   std::string metric;              // what the bound is of: "kl" or "f1_loss"
   double bound = 0;
-  double loss = 0;  // of the chosen value
-  int32_t n = 0;    // questions
+  // Of the chosen value: on the half of the questions that it was not chosen on, and back; empty
+  // for fewer than two of them. In sample: on those that it was chosen on.
+  std::optional<double> loss;
+  double loss_in_sample = 0;
+  int32_t n = 0;  // questions
   bool operator==(const TunedPart&) const = default;
 };
 
@@ -40,6 +44,8 @@ struct ModelProfile {
     double lambda = 0;
     double kl_scale = 1;   // c, nats
     double threshold = 0;  // tau
+    std::string policy;    // it was tuned under
+    int32_t step = 1;      // and passages a round
     bool operator==(const Adaptive&) const = default;
   };
 
@@ -48,6 +54,7 @@ struct ModelProfile {
   std::optional<Adaptive> adaptive;
   std::map<std::string, double> ratios;    // by policy, adacache excepted
   std::map<std::string, TunedPart> tuned;  // by the names below
+  std::map<std::string, double> unmet;     // bounds that nothing met, of parts that stay untuned
   bool operator==(const ModelProfile&) const = default;
 };
 
@@ -68,12 +75,17 @@ void write_profile(const std::string& model_digest, const ModelProfile& profile)
 // All that is set, as in the file.
 nlohmann::json to_json(const ModelProfile& profile);
 
+// Puts the values and records of `parts` (names as above) in `from` in the place of those in
+// `into`, and takes away what `from` has not. Alpha comes with beta.
+void merge(const ModelProfile& from, const std::set<std::string>& parts, ModelProfile& into);
+
 // Options that the user gave, which no profile overrides.
 struct GivenOptions {
   bool ratio = false;
   bool soft_ratio = false;
   bool lambda = false;
   bool threshold = false;
+  bool kl_scale = false;
 };
 
 // Puts the tuned values of `policy` where nothing was given; untuned ones stay as they are.
@@ -81,8 +93,8 @@ void apply(const ModelProfile& profile, std::string_view policy, const GivenOpti
            PolicyOptions& options);
 void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveContext& adaptive);
 
-// One line that says which values a request stands on that are the papers' and were neither given
-// nor tuned; empty: none are. `adaptive` may be null.
+// One line that says which values a request stands on that were neither given nor tuned, and which
+// tuned ones were found under other settings than it has; empty: none are. `adaptive` may be null.
 std::string untuned_note(const ModelProfile& profile, std::string_view policy,
                          const GivenOptions& given, const PolicyOptions& options,
                          const AdaptiveContext* adaptive);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kDigest = "0123abcd";
 
@@ -41,15 +43,20 @@ class ModelProfileTest : public testing::Test {
     ModelProfile out;
     out.sink_layer = 14;
     out.adacache = {.alpha = 0.04, .beta = 0.12};
-    out.adaptive = {.lambda = 0.25, .kl_scale = 1.5, .threshold = 0.7};
+    out.adaptive = {
+        .lambda = 0.25, .kl_scale = 1.5, .threshold = 0.7, .policy = "adacache", .step = 1};
     out.ratios = {{"query_aware", 0.08}};
     out.tuned[kAlphaPart] = {.date = "2025-01-31",
                              .tasks = {"squad", "hotpotqa"},
                              .data_digest = "ff00",
                              .metric = "kl",
                              .bound = 0.1,
-                             .loss = 0.08,
+                             .loss = 0.09,
+                             .loss_in_sample = 0.08,
                              .n = 40};
+    out.tuned[kAdaptivePart] = out.tuned[kAlphaPart];
+    out.tuned[kAdaptivePart].loss.reset();
+    out.unmet = {{"cacheblend", 0.01}};
     return out;
   }
 
@@ -100,7 +107,8 @@ TEST_F(ModelProfileTest, BadFileCountsAsNone) {
         changed("/model_digest", "another"), changed("/sink_layer", -1),
         changed("/sink_layer", "14"), changed("/adacache/alpha", 0.5),
         changed("/adacache/beta", 1.5), changed("/adaptive/kl_scale", 0),
-        changed("/adaptive/lambda", nullptr), changed("/ratios/query_aware", -0.1),
+        changed("/adaptive/lambda", nullptr), changed("/adaptive/step", "1"),
+        changed("/unmet/cacheblend", "x"), changed("/ratios/query_aware", -0.1),
         changed("/tuned/adacache.alpha/n", "40")}) {
     write_text(text);
     EXPECT_EQ(read_profile(kDigest), ModelProfile{}) << text;
@@ -138,11 +146,12 @@ TEST_F(ModelProfileTest, EachPolicyHasItsOwnRatio) {
   EXPECT_EQ(epic.recompute_ratio, PolicyOptions{}.recompute_ratio);
 }
 
-TEST_F(ModelProfileTest, AdaptiveContextTakesItsScaleWithOrWithoutTheRest) {
-  AdaptiveContext tuned, given;
+TEST_F(ModelProfileTest, AdaptiveContextTakesWhatWasNotGiven) {
+  AdaptiveContext tuned, given, scaled;
   given.confidence.lambda = 1;
   apply(full_profile(), {}, tuned);
   apply(full_profile(), {.lambda = true, .threshold = true}, given);
+  apply(full_profile(), {.kl_scale = true}, scaled);
 
   EXPECT_EQ(tuned.confidence.lambda, 0.25);
   EXPECT_EQ(tuned.confidence.kl_scale, 1.5);
@@ -150,6 +159,7 @@ TEST_F(ModelProfileTest, AdaptiveContextTakesItsScaleWithOrWithoutTheRest) {
   EXPECT_EQ(given.confidence.lambda, 1);
   EXPECT_EQ(given.confidence.kl_scale, 1.5);
   EXPECT_EQ(given.threshold, AdaptiveContext{}.threshold);
+  EXPECT_EQ(scaled.confidence.kl_scale, AdaptiveContext{}.confidence.kl_scale);
 }
 
 TEST_F(ModelProfileTest, UntunedValuesAreNamed) {
@@ -157,14 +167,61 @@ TEST_F(ModelProfileTest, UntunedValuesAreNamed) {
   const AdaptiveContext adaptive;
   const ModelProfile untuned, tuned = full_profile();
 
-  EXPECT_THAT(untuned_note(untuned, "adacache", {}, options, &adaptive),
-              testing::AllOf(HasSubstr("alpha 0.08, beta 0.15, lambda 0.5, tau"),
-                             HasSubstr("the paper's shape, not tuned")));
+  EXPECT_EQ(untuned_note(untuned, "adacache", {}, options, &adaptive),
+            "untuned: alpha 0.08, beta 0.15, lambda 0.5, kl_scale 1, tau 0.5 - 'tessera tune' "
+            "finds them");
   EXPECT_THAT(untuned_note(tuned, "adacache", {}, options, nullptr),
-              testing::AllOf(HasSubstr("beta"), testing::Not(HasSubstr("alpha"))));
+              testing::AllOf(HasSubstr("beta"), Not(HasSubstr("alpha"))));
   EXPECT_EQ(untuned_note(untuned, "query_aware", {}, options, nullptr), "");
   const GivenOptions both = {.ratio = true, .soft_ratio = true};
   EXPECT_EQ(untuned_note(untuned, "adacache", both, options, nullptr), "");
+}
+
+TEST_F(ModelProfileTest, BoundsThatNothingMetAreSaid) {
+  ModelProfile profile;
+  profile.unmet = {{kBetaPart, 0.01}, {"epic", 0.01}, {kAdaptivePart, 0}};
+  const AdaptiveContext adaptive;
+
+  EXPECT_THAT(untuned_note(profile, "adacache", {}, {}, &adaptive),
+              testing::AllOf(HasSubstr("alpha 0.08, beta 0.15 (exceeds the bound of the last"),
+                             HasSubstr("tau 0.5 (the last tuning found none")));
+  EXPECT_THAT(untuned_note(profile, "epic", {}, {}, nullptr), HasSubstr("ratio 0.15 (exceeds"));
+  EXPECT_EQ(untuned_note(profile, "epic", {.ratio = true}, {}, nullptr), "");
+}
+
+TEST_F(ModelProfileTest, TunedValuesBesideOthersThanTheyWereTunedWithAreSaid) {
+  const ModelProfile tuned = full_profile();
+  AdaptiveContext one, two;
+  two.step = 2;
+  const auto note = [&](const char* policy, const GivenOptions& given, const AdaptiveContext& a) {
+    return untuned_note(tuned, policy, given, {}, &a);
+  };
+  const GivenOptions ratios = {.ratio = true, .soft_ratio = true};
+
+  EXPECT_EQ(note("adacache", ratios, one), "");
+  EXPECT_THAT(note("epic", {}, one), HasSubstr("tuned under adacache at step 1"));
+  EXPECT_THAT(note("adacache", {}, two), HasSubstr("not under adacache at step 2"));
+  EXPECT_THAT(note("adacache", {.lambda = true}, one), HasSubstr("give --adaptive-threshold too"));
+  EXPECT_THAT(note("adacache", {.kl_scale = true}, one), HasSubstr("tau 0.7 was tuned with"));
+  EXPECT_EQ(note("epic", {.lambda = true, .threshold = true}, two), "");
+}
+
+TEST_F(ModelProfileTest, MergePutsNamedPartsInPlaceOfThoseThatWereThere) {
+  ModelProfile into = full_profile(), from;
+  into.sink_layer = 3;
+  into.ratios["epic"] = 0.3;
+  from.adacache = {.alpha = 0.1, .beta = 0.2};
+  from.tuned[kBetaPart].n = 7;
+  from.unmet[kAdaptivePart] = 0.02;
+  from.ratios["cacheblend"] = 0.05;
+  merge(from, {kBetaPart, kAlphaPart, kAdaptivePart, "query_aware", "cacheblend"}, into);
+
+  EXPECT_EQ(into.sink_layer, 3);
+  EXPECT_EQ(into.adacache, from.adacache);
+  EXPECT_FALSE(into.adaptive);
+  EXPECT_EQ(into.ratios, (std::map<std::string, double>{{"cacheblend", 0.05}, {"epic", 0.3}}));
+  EXPECT_EQ(into.tuned, from.tuned);
+  EXPECT_EQ(into.unmet, from.unmet);
 }
 
 }  // namespace

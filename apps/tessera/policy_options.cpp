@@ -58,21 +58,22 @@ void add_adacache(CLI::App& app, PolicyOptions& o) {
 
 }  // namespace
 
-void add_adaptive_options(CLI::App& app, AdaptiveContext& o) {
-  app.add_option("--adaptive-step", o.step, "Adaptive context: passages that a round adds")
-      ->capture_default_str();
-  app.add_option("--adaptive-threshold", o.threshold,
-                 "Adaptive context: confidence, 0..1, above which a round is the last; default: "
-                 "what 'tessera tune' found for the model, else 0.5")
-      ->capture_default_str();
-  app.add_option("--adaptive-lambda", o.confidence.lambda,
-                 "Adaptive context: weight of the last layers' agreement in the confidence; the "
-                 "rest is that of the entropy")
-      ->capture_default_str();
-  app.add_option("--adaptive-kl-scale", o.confidence.kl_scale,
-                 "Adaptive context: divergence of the last layers that leaves 1/e of their "
-                 "agreement, nats")
-      ->capture_default_str();
+std::vector<CLI::Option*> add_adaptive_options(CLI::App& app, AdaptiveContext& o) {
+  return {
+      app.add_option("--adaptive-step", o.step, "Adaptive context: passages that a round adds")
+          ->capture_default_str(),
+      app.add_option("--adaptive-threshold", o.threshold,
+                     "Adaptive context: confidence, 0..1, above which a round is the last; what "
+                     "'tessera tune' found for the model comes before the default")
+          ->capture_default_str(),
+      app.add_option("--adaptive-lambda", o.confidence.lambda,
+                     "Adaptive context: weight of the last layers' agreement in the confidence; "
+                     "the rest is that of the entropy")
+          ->capture_default_str(),
+      app.add_option("--adaptive-kl-scale", o.confidence.kl_scale,
+                     "Adaptive context: divergence of the last layers that leaves 1/e of their "
+                     "agreement, nats")
+          ->capture_default_str()};
 }
 
 GivenOptions given_options(const CLI::App& app) {
@@ -80,7 +81,8 @@ GivenOptions given_options(const CLI::App& app) {
   return {.ratio = is_given("--ratio"),
           .soft_ratio = is_given("--soft-ratio"),
           .lambda = is_given("--adaptive-lambda"),
-          .threshold = is_given("--adaptive-threshold")};
+          .threshold = is_given("--adaptive-threshold"),
+          .kl_scale = is_given("--adaptive-kl-scale")};
 }
 
 void add_policy_options(CLI::App& app, PolicyOptions& o) {

@@ -2,6 +2,7 @@
 // The command-line options of reuse policies, for every command that takes them.
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/request.h"
 #include "reuse/policy.h"
@@ -13,7 +14,7 @@ namespace tessera {
 void add_policy_options(CLI::App& app, PolicyOptions& options);
 
 // The parts of adaptive context; whether it is asked for is the command's to say.
-void add_adaptive_options(CLI::App& app, AdaptiveContext& adaptive);
+std::vector<CLI::Option*> add_adaptive_options(CLI::App& app, AdaptiveContext& adaptive);
 
 // Which of the options above, and of --ratio, were given to `app`, which has them all.
 GivenOptions given_options(const CLI::App& app);

@@ -248,6 +248,7 @@ nlohmann::json to_json(const AdaptiveReport& report) {
                       {"entropy", r.certainty.entropy},
                       {"confidence", r.confidence},
                       {"rows", r.rows},
+                      {"probe_rows", r.probe_rows},
                       {"ms", r.ms}});
   }
   return {{"passages_given", report.n_given},

@@ -53,15 +53,23 @@ void add_round(const AdaptiveContext& adaptive, std::span<const float> logits, i
 
 // Rounds of `step` passages compute r(step * c + q) rows, all k at once k * c + q, with c rows of a
 // passage and q of the question.
-void finish_report(const AdaptiveContext& adaptive, const ReusePlan& plan, AdaptiveReport& report) {
-  const int32_t n_query = plan.segments.back().range.size();
-  report.repeated_rows = static_cast<int32_t>(report.rounds.size() - 1) * n_query;
-  double of_passages = 0;
+void finish_report(const AdaptiveContext& adaptive, const ReusePlan& plan, bool probes_question,
+                   AdaptiveReport& report) {
+  double of_probes = 0, of_passages = 0;
+  for (const Round& round : report.rounds) of_probes += round.probe_rows;
   for (const Segment& s : plan.segments) {
     if (s.kind == SegmentKind::kChunk) of_passages += rows_within(plan.rows, s.range).size();
   }
+  const auto n_rounds = static_cast<double>(report.rounds.size());
+  double question = plan.segments.back().range.size();
+  if (probes_question) {
+    question += of_probes / n_rounds;
+  } else {
+    of_passages += of_probes;
+  }
   const double each = report.n_seen > 0 ? of_passages / report.n_seen : 0.0;
-  report.break_even_rounds = (report.n_given * each + n_query) / (adaptive.step * each + n_query);
+  report.repeated_rows = (n_rounds - 1) * question;
+  report.break_even_rounds = (report.n_given * each + question) / (adaptive.step * each + question);
 }
 
 }  // namespace tessera

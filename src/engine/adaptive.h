@@ -17,7 +17,8 @@ struct Round {
   int32_t n_passages = 0;  // in the prompt
   Certainty certainty;
   double confidence = 0;
-  int32_t rows = 0;  // computed in it, those of the question included
+  int32_t rows = 0;       // computed in it, those of the question included
+  double probe_rows = 0;  // as in Prefilled
   double ms = 0;
 };
 
@@ -25,7 +26,7 @@ struct Round {
 struct AdaptiveReport {
   int32_t n_given = 0, n_seen = 0;  // passages
   bool is_confident = false;        // else it came to the last passage
-  int32_t repeated_rows = 0;        // of the question, in the rounds before the last: in no account
+  double repeated_rows = 0;         // of the question, in the rounds before the last: in no account
   // Rounds that compute as many rows as all passages at once would; more of them lose.
   double break_even_rounds = 0;
   std::vector<Round> rounds;
@@ -42,7 +43,9 @@ Prompt with_passages(const Prompt& whole, size_t n);
 void add_round(const AdaptiveContext& adaptive, std::span<const float> logits, int32_t n_vocab,
                Round round, AdaptiveReport& report);
 
-// After the last round: what was repeated, and from how many rounds on they lose.
-void finish_report(const AdaptiveContext& adaptive, const ReusePlan& plan, AdaptiveReport& report);
+// After the last round: what was repeated, and from how many rounds on they lose. A probe's rows
+// are the question's where it `probes_question`, else the passages'.
+void finish_report(const AdaptiveContext& adaptive, const ReusePlan& plan, bool probes_question,
+                   AdaptiveReport& report);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 #include "engine/chunk_lookup.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "base/clock.h"
 
@@ -76,11 +76,12 @@ FoundSegment ChunkLookup::ask(const ChunkKey& key, std::span<const int32_t> ids,
   const uint32_t depth = found.chunk->lineage().approximation_depth;
   const uint32_t most = match == Match::kSoft ? kMaxApproximationDepth : 0;
   if (match != Match::kIndependent && !rules_.trusts_approximate && depth > most) return {};
-  return {match, std::move(found.chunk), found.tier, {}};
+  return {match, std::move(found.chunk), found.tier, key, {}};
 }
 
 FoundSegment ChunkLookup::ask_exact(const Asked& asked) {
-  if (chain_is_exact_) {
+  // What is trusted behind the same tokens is so whatever was loaded for those.
+  if (chain_is_exact_ || rules_.trusts_approximate) {
     FoundSegment found =
         ask(key_of(domain_, {Match::kExact, AnchorKind::kBare, before_, {}}, asked.ids), asked.ids,
             Match::kExact);
@@ -95,32 +96,42 @@ FoundSegment ChunkLookup::ask_exact(const Asked& asked) {
       asked.ids, Match::kExact);
 }
 
-// The variant that met most of its company again: both, then the sink, then the predecessor, of
-// equals the one used most. One whose KV is gone is forgotten.
+namespace {
+
+struct Candidate {
+  Variant variant;
+  Company matched;
+  int rank = 0;          // 3: both, 2: the sink, 1: the predecessor
+  size_t use_order = 0;  // 0: used most
+};
+
+}  // namespace
+
+// The variant that met most of its company again: both, then the sink, then the predecessor; of
+// equals the one made over the least approximate KV, then the one used most. One whose KV is gone
+// is forgotten.
 FoundSegment ChunkLookup::ask_soft(const Asked& asked) {
   VariantIndex* index = store_.variants();
   if (index == nullptr || identities_.empty()) return {};
-  struct Candidate {
-    Variant variant;
-    Company matched;
-    int rank = 0;
-    size_t use_order = 0;
-  };
   std::vector<Candidate> candidates;
   const ChunkKey own = identity_of(domain_, asked.ids);
   for (const Variant& v : index->find(own)) {
+    if (!rules_.trusts_approximate && v.depth > kMaxApproximationDepth) continue;
     Candidate c = {v, {}, 0, candidates.size()};
-    const bool has_sink =
-        v.company.sink != ChunkKey{} &&
-        std::find(identities_.begin(), identities_.end(), v.company.sink) != identities_.end();
-    const bool has_predecessor = v.company.predecessor == identities_.back();
-    if (has_sink) c.matched.sink = v.company.sink;
-    if (has_predecessor) c.matched.predecessor = v.company.predecessor;
-    c.rank = (has_sink ? 2 : 0) + (has_predecessor ? 1 : 0);
+    if (v.company.sink != ChunkKey{} &&
+        std::find(identities_.begin(), identities_.end(), v.company.sink) != identities_.end()) {
+      c.matched.sink = v.company.sink;
+      c.rank += 2;
+    }
+    if (v.company.predecessor == identities_.back()) {
+      c.matched.predecessor = v.company.predecessor;
+      c.rank += 1;
+    }
     if (c.rank > 0) candidates.push_back(c);
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(-a.rank, a.use_order) < std::pair(-b.rank, b.use_order);
+    return std::tuple(-a.rank, a.variant.depth, a.use_order) <
+           std::tuple(-b.rank, b.variant.depth, b.use_order);
   });
   for (const Candidate& c : candidates) {
     FoundSegment found = ask(c.variant.blob, asked.ids, Match::kSoft);
@@ -128,7 +139,6 @@ FoundSegment ChunkLookup::ask_soft(const Asked& asked) {
       if (!store_.contains(c.variant.blob)) index->erase(own, c.variant.blob);
       continue;
     }
-    index->count_use(own, c.variant.blob);
     found.matched = c.matched;
     return found;
   }

@@ -30,11 +30,9 @@ struct FoundSegment {
   Match match = Match::kMiss;
   ChunkPtr chunk;         // also the pin: the chunk cannot go away while this is held
   std::string_view tier;  // "" for a miss
+  ChunkKey key;           // it was found under
   Company matched;        // kSoft: what of the recorded company was met again; zero: what was not
 };
-
-// What one approximation is made over may be such KV itself; how often, where it is not trusted.
-inline constexpr uint32_t kMaxApproximationDepth = 1;
 
 class ChunkLookup {
  public:
@@ -73,10 +71,10 @@ class ChunkLookup {
   std::condition_variable ready_;
   std::deque<Asked> queue_;  // at most the segments of one prompt
   bool closed_ = false;
-  // Of the worker only:
-  std::vector<int32_t> before_;
-  bool chain_is_exact_ = true;
-  std::vector<ChunkKey> identities_;  // of the segments so far; only where soft matches are sought
+  std::vector<int32_t> before_;  // worker only
+  bool chain_is_exact_ = true;   // worker only
+  // Worker only: of the segments so far, where soft matches are sought.
+  std::vector<ChunkKey> identities_;
   std::vector<FoundSegment> found_;
   double work_ms_ = 0;  // worker, until it is joined
   double waited_ms_ = 0;

@@ -183,6 +183,7 @@ int32_t sink_layer_of(const ModelConfig& config, int32_t wanted) {
 int32_t strongest_chunk(std::span<const Segment> segments, size_t segment,
                         std::span<const float> attention, TokenRange rows) {
   int32_t strongest = -1;
+  if (rows.size() == 0) return strongest;
   double most = 0;
   for (size_t i = 0; i < segment; ++i) {
     if (segments[i].kind != SegmentKind::kChunk) continue;
@@ -255,8 +256,9 @@ std::vector<int32_t> Engine::plan(Work& work, const Prompt& open, Prefilled& out
   std::vector<int32_t> now =
       make_plan(open.segments, work.policy->select(open.segments, scores)).rows;
   // A row that the probe has begun for good counts once.
-  out.probe_rows += work.probe.rows - static_cast<double>(now.size()) * work.probe.resume_at /
-                                          context_.decoder().config().n_layers;
+  work.probe.rows -=
+      static_cast<double>(now.size()) * work.probe.resume_at / context_.decoder().config().n_layers;
+  out.probe_rows += work.probe.rows;
   std::vector<int32_t>& rows = out.plan.rows;  // those of the question were of another place
   rows.resize(
       static_cast<size_t>(rows_within(rows, {0, open.segments[work.n_standing].range.begin}).end));
@@ -274,7 +276,7 @@ bool Engine::publishes(const Work& work, const Prefilled& out) const {
   const std::optional<PublishRules> rules = publish_rules(*work.policy);
   if (!rules || !work.lookup) return false;
   const Publisher publisher(*context_.store(), context_.domain(), *rules);
-  const Computed computed = {out.prompt, out.plan, out.found, out.sinks, {}};
+  const Computed computed = {out.prompt, out.plan, out.found, out.sinks};
   for (size_t i = work.n_standing; i < out.prompt.segments.size(); ++i) {
     if (publisher.wants(computed, i)) return true;
   }
@@ -336,6 +338,8 @@ void Engine::run_round(Work& work, size_t n_passages, Prefilled& out) {
   const Stopwatch begun;
   out.prompt = with_passages(work.target.prompt, n_passages);
   const size_t n_segments = out.prompt.segments.size();
+  for (size_t i = 0; i + 1 < n_segments; ++i)  // or what was found would belong to others
+    CHECK(out.prompt.segments[i].range.begin == work.target.prompt.segments[i].range.begin);
   out.found.assign(work.found.begin(), work.found.begin() + static_cast<ptrdiff_t>(n_segments) - 1);
   out.found.emplace_back();  // the question
   out.captured.resize(work.n_standing);
@@ -353,17 +357,18 @@ void Engine::run_round(Work& work, size_t n_passages, Prefilled& out) {
   work.lap(out.timings.select_ms);
   compute(work, rows, out);
   out.kv_epoch = context_.kv().epoch();
-  work.lap(out.timings.prefill_ms);
   work.n_standing = n_segments - 1;
   if (work.request.adaptive && out.adaptive) {
     const auto n_vocab = context_.decoder().config().n_vocab;
     Round round;
     round.n_passages = static_cast<int32_t>(n_passages);
     round.rows = static_cast<int32_t>(rows.size());
-    round.ms = begun.ms();
+    round.probe_rows = work.probe.rows;
     add_round(*work.request.adaptive, out.logits, n_vocab, round, *out.adaptive);
     out.logits.erase(out.logits.begin(), out.logits.end() - n_vocab);
+    out.adaptive->rounds.back().ms = begun.ms();
   }
+  work.lap(out.timings.prefill_ms);
 }
 
 Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
@@ -403,7 +408,10 @@ Prefilled Engine::prefill(const Request& request, const std::stop_token& stop) {
     run_round(work, n, out);
     if (n == n_passages || (out.adaptive && out.adaptive->is_confident)) break;
   }
-  if (request.adaptive && out.adaptive) finish_report(*request.adaptive, out.plan, *out.adaptive);
+  if (request.adaptive && out.adaptive) {
+    finish_report(*request.adaptive, out.plan, work.evidence == Evidence::kQueryAttention,
+                  *out.adaptive);
+  }
   return out;
 }
 
@@ -484,7 +492,8 @@ Answer Engine::generate(const Request& request, Prefilled& prefilled, const Text
   return answer;
 }
 
-bool Engine::publish(const PublishRules& rules, const Prefilled& prefilled) {
+bool Engine::publish(const Request& request, const PublishRules& rules,
+                     const Prefilled& prefilled) {
   const auto payload = [&](size_t i) -> std::vector<std::byte> {
     const Segment& s = prefilled.plan.segments[i];
     const KvChunk* loaded = prefilled.found[i].chunk.get();
@@ -495,8 +504,23 @@ bool Engine::publish(const PublishRules& rules, const Prefilled& prefilled) {
       at.push_back(prefilled.plan.rows[static_cast<size_t>(row)] - s.range.begin);
     return with_rows(*loaded, at, prefilled.captured[i]);
   };
+  const Anchor& behind = anchor(request.anchor);
   return Publisher(*context_.store(), context_.domain(), rules)
-      .publish({prefilled.prompt, prefilled.plan, prefilled.found, prefilled.sinks, payload});
+      .publish({prefilled.prompt, prefilled.plan, prefilled.found, prefilled.sinks, behind.kind,
+                behind.ids, payload});
+}
+
+// Which variants are worth keeping shows in what requests used of them.
+void Engine::count_uses(const Prefilled& prefilled) {
+  for (size_t i = 0; i < prefilled.plan.segments.size(); ++i) {
+    const Segment& s = prefilled.plan.segments[i];
+    if (s.match != Match::kSoft) continue;
+    const std::span<const int32_t> ids =
+        std::span(prefilled.prompt.ids)
+            .subspan(static_cast<size_t>(s.range.begin), static_cast<size_t>(s.range.size()));
+    context_.store()->variants()->count_use(identity_of(context_.domain(), ids),
+                                            prefilled.found[i].key);
+  }
 }
 
 bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
@@ -507,6 +531,8 @@ bool Engine::build_missed(const Request& request, const Prefilled& prefilled,
   ChunkBuilder made = builder();
   const Anchor& behind = anchor(request.anchor);
   for (const Segment& s : prefilled.plan.segments) {
+    if (s.kind == SegmentKind::kPreamble && s.match == Match::kMiss && !request.system)
+      made.build_preamble(context_.prompts().preamble_ids(), stop);
     if (s.kind != SegmentKind::kChunk) continue;
     const PassageText& text = request.passages[passage++];
     // Also where the target's KV was there: the scorer's own may not be.
@@ -533,7 +559,8 @@ bool Engine::commit(const Request& request, const Prefilled& prefilled,
   if (context_.store() == nullptr || policy->lookups().empty()) return true;
   try {
     const std::optional<PublishRules> rules = publish_rules(*policy);
-    const bool is_published = !rules || publish(*rules, prefilled);
+    count_uses(prefilled);
+    const bool is_published = !rules || publish(request, *rules, prefilled);
     if (!contains(policy->lookups(), Match::kIndependent)) return is_published;
     return build_missed(request, prefilled, stop) && is_published;
   } catch (const std::exception& error) {  // no memory counts too: the answer is out

@@ -140,7 +140,8 @@ class Engine {
   void compute(Work& work, std::span<const int32_t> rows, Prefilled& out);
   void keep(const Work& work, std::span<const int32_t> rows, const StepOptions& options,
             const StepResult& result, Prefilled& out) const;
-  bool publish(const PublishRules& rules, const Prefilled& prefilled);
+  bool publish(const Request& request, const PublishRules& rules, const Prefilled& prefilled);
+  void count_uses(const Prefilled& prefilled);
   bool build_missed(const Request& request, const Prefilled& prefilled,
                     const std::stop_token& stop);
 

@@ -45,61 +45,108 @@ bool Publisher::wants(const Computed& computed, size_t segment) const {
   if (depth == 0) return true;
   // What nothing was changed of is there already.
   return rules_.soft && is_chunk && store_.variants() != nullptr &&
-         n_computed(computed.plan, s.range) > 0 &&
+         store_.variants()->is_usable() && n_computed(computed.plan, s.range) > 0 &&
          (rules_.trusts_approximate || depth <= kMaxApproximationDepth);
 }
 
+KeyContext Publisher::context_of(const Computed& computed, size_t segment) const {
+  const std::vector<Segment>& segments = computed.plan.segments;
+  const auto identity = [&](size_t i) {
+    return identity_of(domain_, ids_of(computed.prompt, segments[i].range));
+  };
+  KeyContext context;
+  context.match = Match::kExact;
+  context.before =
+      std::span(computed.prompt.ids).first(static_cast<size_t>(segments[segment].range.begin));
+  if (segment > 0) context.company.predecessor = identity(segment - 1);
+  if (computed.sinks[segment] >= 0)
+    context.company.sink = identity(static_cast<size_t>(computed.sinks[segment]));
+  if (approximation_depth(segments, computed.found, segment) > 0) {
+    if (!rules_.trusts_approximate) context.match = Match::kSoft;
+  } else if (rules_.soft && segment == 1 &&
+             std::equal(context.before.begin(), context.before.end(), computed.anchor_ids.begin(),
+                        computed.anchor_ids.end())) {
+    context.match = Match::kIndependent;  // which counts as exact behind its anchor
+    context.anchor = computed.anchor;
+  }
+  return context;
+}
+
 bool Publisher::store_blob(const ChunkKey& key, const Computed& computed, size_t segment) {
-  if (store_.contains(key)) return true;
-  std::vector<std::byte> payload = computed.payload(segment);
-  if (payload.empty() || !is_finite_f16(payload)) return false;
   const Segment& s = computed.plan.segments[segment];
   const std::span<const int32_t> ids = ids_of(computed.prompt, s.range);
   Lineage lineage;
   lineage.approximation_depth =
       approximation_depth(computed.plan.segments, computed.found, segment);
-  if (lineage.approximation_depth > 0) {
-    lineage.recompute_ratio =
-        static_cast<float>(n_computed(computed.plan, s.range)) / static_cast<float>(s.range.size());
-  }
+  lineage.recompute_ratio =
+      static_cast<float>(n_computed(computed.plan, s.range)) / static_cast<float>(s.range.size());
+  for (size_t i = 0; i <= segment; ++i)
+    lineage.sources |= uint32_t{1} << static_cast<uint32_t>(computed.plan.segments[i].match);
+  // KV that is nearer to full prefill takes the place of what lies there.
+  const ChunkPtr present = store_.find(key, domain_.geometry, ids).chunk;
+  if (present != nullptr && present->lineage().approximation_depth <= lineage.approximation_depth)
+    return true;
+  std::vector<std::byte> payload = computed.payload(segment);
+  if (payload.empty() || !is_finite_f16(payload)) return false;
   return store_.put(key, std::make_shared<const KvChunk>(
                              domain_.geometry, std::vector<int32_t>(ids.begin(), ids.end()),
                              lineage, std::move(payload)));
 }
 
-bool Publisher::store_segment(const Computed& computed, size_t segment) {
-  const std::vector<Segment>& segments = computed.plan.segments;
-  const Segment& s = segments[segment];
-  const std::span<const int32_t> ids = ids_of(computed.prompt, s.range);
-  const auto identity = [&](size_t i) {
-    return identity_of(domain_, ids_of(computed.prompt, segments[i].range));
-  };
-  KeyContext context;
-  const bool is_exact =
-      rules_.trusts_approximate || approximation_depth(segments, computed.found, segment) == 0;
-  context.match = is_exact ? Match::kExact : Match::kSoft;
-  context.before = std::span(computed.prompt.ids).first(static_cast<size_t>(s.range.begin));
-  if (segment > 0) context.company.predecessor = identity(segment - 1);
-  if (computed.sinks[segment] >= 0)
-    context.company.sink = identity(static_cast<size_t>(computed.sinks[segment]));
-  const ChunkKey key = key_of(domain_, context, ids);
-  if (!store_blob(key, computed, segment)) return false;
-  VariantIndex* variants = store_.variants();
-  if (!rules_.soft || variants == nullptr || s.kind != SegmentKind::kChunk) return true;
+// The entry first: what is not admitted is not written.
+bool Publisher::store_variant(const ChunkKey& key, const Computed& computed, size_t segment) {
+  VariantIndex& variants = *store_.variants();
+  const uint32_t depth = approximation_depth(computed.plan.segments, computed.found, segment);
+  const ChunkKey chunk =
+      identity_of(domain_, ids_of(computed.prompt, computed.plan.segments[segment].range));
   std::vector<Variant> gone;
-  const Variant made = {key, context.company, !is_exact};
-  const bool is_kept = variants->put(identity(segment), made, gone);
-  if (!is_kept) gone.push_back(made);  // nothing would find it
+  const VariantIndex::Admission admission =
+      variants.admit(chunk, {key, context_of(computed, segment).company, depth, depth > 0}, gone);
   for (const Variant& v : gone) {
     if (v.owns_blob) store_.erase(v.blob);
   }
-  return is_kept;
+  if (depth == 0 || admission == VariantIndex::Admission::kPresent ||
+      admission == VariantIndex::Admission::kRefused)
+    return true;
+  if (admission == VariantIndex::Admission::kFailed) return false;
+  if (store_blob(key, computed, segment)) return true;
+  variants.erase(chunk, key);
+  return false;
+}
+
+// Exact KV may have been made by requests that kept no company, or before the index was lost.
+void Publisher::note_company_of_exact(const Computed& computed, size_t segment) {
+  const Segment& s = computed.plan.segments[segment];
+  const FoundSegment& found = computed.found[segment];
+  if (s.kind != SegmentKind::kChunk || s.match != Match::kExact || segment == 0 ||
+      found.chunk == nullptr || found.chunk->lineage().approximation_depth > 0)
+    return;
+  const ChunkKey chunk = identity_of(domain_, ids_of(computed.prompt, s.range));
+  const Company company = context_of(computed, segment).company;
+  const std::vector<Variant> known = store_.variants()->find(chunk);
+  const bool is_known = std::any_of(known.begin(), known.end(), [&](const Variant& v) {
+    return v.blob == found.key || v.company.predecessor == company.predecessor;
+  });
+  std::vector<Variant> gone;
+  if (!is_known) store_.variants()->admit(chunk, {found.key, company, 0, false}, gone);
+  for (const Variant& v : gone) {
+    if (v.owns_blob) store_.erase(v.blob);
+  }
 }
 
 bool Publisher::publish(const Computed& computed) {
+  const bool keeps_company =
+      rules_.soft && store_.variants() != nullptr && store_.variants()->is_usable();
   bool all_stored = true;
   for (size_t i = 0; i < computed.plan.segments.size(); ++i) {
-    if (wants(computed, i)) all_stored = store_segment(computed, i) && all_stored;
+    const Segment& s = computed.plan.segments[i];
+    if (keeps_company) note_company_of_exact(computed, i);
+    if (!wants(computed, i)) continue;
+    const ChunkKey key = key_of(domain_, context_of(computed, i), ids_of(computed.prompt, s.range));
+    if (approximation_depth(computed.plan.segments, computed.found, i) == 0)
+      all_stored = store_blob(key, computed, i) && all_stored;
+    if (keeps_company && s.kind == SegmentKind::kChunk)
+      all_stored = store_variant(key, computed, i) && all_stored;
   }
   return all_stored;
 }

@@ -21,8 +21,8 @@ struct PublishRules {
   bool trusts_approximate = false;  // ReusePolicy::trusts_approximate: kept as if it were exact
 };
 
-// What requests of a policy publish; nothing where what a request computes is
-// approximate and nobody looks for such, so that anchored chunks alone are worth keeping.
+// Nothing for a policy that looks neither for exact KV alone nor for soft matches: of its requests
+// only anchored chunks are worth keeping.
 std::optional<PublishRules> publish_rules(const ReusePolicy& policy);
 
 // What a request leaves behind. `found` and `sinks` have one entry per segment of the prompt.
@@ -31,9 +31,13 @@ struct Computed {
   const ReusePlan& plan;
   std::span<const FoundSegment> found;
   std::span<const int32_t> sinks;  // as in Prefilled
+  // The kind and ids of the anchor behind which the store makes its own blobs of what was missed: a
+  // first chunk that stands behind just those is such a blob.
+  AnchorKind anchor = AnchorKind::kPreamble;
+  std::span<const int32_t> anchor_ids = {};
   // The KV of a whole segment as it stands in the prompt, K before RoPE: the payload of a KvChunk;
   // empty: it is not at hand.
-  std::function<std::vector<std::byte>(size_t segment)> payload;
+  std::function<std::vector<std::byte>(size_t segment)> payload = {};
 };
 
 class Publisher {
@@ -49,8 +53,10 @@ class Publisher {
   bool publish(const Computed& computed);
 
  private:
-  bool store_segment(const Computed& computed, size_t segment);
+  KeyContext context_of(const Computed& computed, size_t segment) const;
   bool store_blob(const ChunkKey& key, const Computed& computed, size_t segment);
+  bool store_variant(const ChunkKey& key, const Computed& computed, size_t segment);
+  void note_company_of_exact(const Computed& computed, size_t segment);
 
   ChunkStore& store_;
   const KvDomain& domain_;

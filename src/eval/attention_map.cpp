@@ -28,6 +28,7 @@ constexpr size_t kFirstJudged = 3;  // the first chunk with two earlier ones
 
 // Above an equal share by so much that lengths and chance do not make up for it.
 constexpr double kClearlyAbove = 1.25;
+constexpr double kClearlyMoreOften = 0.2;  // than by chance, as a share of the chunks
 
 void add_to(AttentionShares& sum, const AttentionShares& shares) {
   for (const ShareField& field : kShareFields) sum.*field.value += shares.*field.value;
@@ -178,9 +179,7 @@ void AttentionSummary::add_drift(const AttentionMap& map, const AttentionMap& ro
     for (size_t layer = 0; layer < sums_.size(); ++layer) {
       const size_t expected = strongest_chunk(map, layer, chunk) + 1;
       const bool stays = strongest_chunk(rotated, layer, chunk + 1, 2) == expected;
-      const bool stays_beside_new = strongest_chunk(rotated, layer, chunk + 1) == expected;
       sums_[layer].sink_stays += stays ? 1 : 0;
-      sums_[layer].sink_stays_beside_new += stays_beside_new ? 1 : 0;
     }
   }
 }
@@ -200,10 +199,7 @@ AttentionReport AttentionSummary::report() const {
     layer.query = divided(sums.query, n_prompts_);
     layer.predecessor_is_sink = sums.predecessor_is_sink / n_chunks;
     layer.sink_agreement = sums.sink_agreement / n_chunks;
-    if (n_compared_ > 0) {
-      layer.sink_stays = sums.sink_stays / n_compared;
-      layer.sink_stays_beside_new = sums.sink_stays_beside_new / n_compared;
-    }
+    if (n_compared_ > 0) layer.sink_stays = sums.sink_stays / n_compared;
     out.layers.push_back(layer);
   }
   for (const auto& [n_segments, sum] : maps_) {
@@ -242,15 +238,15 @@ bool AttentionReading::early_is_local() const {
   return early_predecessor >= kClearlyAbove * early_equal;
 }
 
-AttentionReading read_attention(std::span<const LayerAttention> layers, const ModelConfig& config) {
-  CHECK(layers.size() == config.layers.size() && config.n_layers >= kLeastAttentionLayers);
-  std::vector<double> predecessor_is_sink;
-  for (const LayerAttention& layer : layers)
-    predecessor_is_sink.push_back(layer.predecessor_is_sink);
+bool AttentionReading::late_has_sink() const {
+  return late_other > 0.5 && late_sink >= kClearlyAbove * late_equal && late_stays &&
+         stays_by_chance && *late_stays >= *stays_by_chance + kClearlyMoreOften;
+}
 
+AttentionReading read_attention(const AttentionReport& report, const ModelConfig& config) {
+  const std::span<const LayerAttention> layers = report.layers;
+  CHECK(layers.size() == config.layers.size() && config.n_layers >= kLeastAttentionLayers);
   AttentionReading out;
-  out.turn_layer = turn_layer(predecessor_is_sink);
-  out.sink_layer = sink_layer(out.turn_layer, config.layers);
   out.early = {0, config.n_layers / 2};
   out.late = {config.n_layers / 2, config.n_layers};
   out.early_predecessor = mean_over(
@@ -259,12 +255,23 @@ AttentionReading read_attention(std::span<const LayerAttention> layers, const Mo
       mean_over(layers, out.early, [](const LayerAttention& l) { return l.chunks.equal_among; });
   out.late_other = mean_over(layers, out.late,
                              [](const LayerAttention& l) { return 1 - l.predecessor_is_sink; });
+  out.late_sink =
+      mean_over(layers, out.late, [](const LayerAttention& l) { return l.chunks.sink_among; });
+  out.late_equal =
+      mean_over(layers, out.late, [](const LayerAttention& l) { return l.chunks.equal_among; });
   out.late_agreement =
       mean_over(layers, out.late, [](const LayerAttention& l) { return l.sink_agreement; });
+  out.stays_by_chance = report.stays_by_chance;
   if (layers.front().sink_stays) {
     out.late_stays = mean_over(layers, out.late,
                                [](const LayerAttention& l) { return l.sink_stays.value_or(0); });
   }
+
+  std::vector<double> predecessor_is_sink;
+  for (const LayerAttention& layer : layers)
+    predecessor_is_sink.push_back(layer.predecessor_is_sink);
+  if (out.early_is_local()) out.turn_layer = turn_layer(predecessor_is_sink);
+  out.sink_layer = sink_layer(out.turn_layer, config.layers);
   return out;
 }
 
@@ -273,13 +280,19 @@ std::string verdict_text(const AttentionReading& r) {
   const std::string_view verdict = is_local && has_sink   ? "holds"
                                    : is_local || has_sink ? "holds in part"
                                                           : "does not hold";
+  const std::string stays =
+      r.late_stays && r.stays_by_chance
+          ? fmt::format("stays the same in another order for {:.3f} of them ({:.3f} by chance)",
+                        *r.late_stays, *r.stays_by_chance)
+          : "was not compared in another order, for which prompts have too few chunks";
   return fmt::format(
       "The paper's picture {}: in layers {} to {} the predecessor draws {:.3f} of the attention "
-      "that goes to earlier chunks, {} an equal share of {:.3f}; in layers {} to {} another chunk "
-      "than the predecessor is the strongest for {:.3f} of the chunks, {}.",
+      "that goes to earlier chunks, {} an equal share of {:.3f}; in layers {} to {} the strongest "
+      "earlier chunk draws {:.3f} of it against an equal share of {:.3f}, is another than the "
+      "predecessor for {:.3f} of the chunks, and {}: {}.",
       verdict, r.early.begin, r.early.end - 1, r.early_predecessor,
       is_local ? "clearly above" : "not clearly above", r.early_equal, r.late.begin, r.late.end - 1,
-      r.late_other, has_sink ? "the majority" : "no majority");
+      r.late_sink, r.late_equal, r.late_other, stays, has_sink ? "a sink" : "no clear sink");
 }
 
 }  // namespace tessera

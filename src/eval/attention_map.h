@@ -81,10 +81,9 @@ struct LayerAttention {
   AttentionShares query;           // over prompts
   double predecessor_is_sink = 0;  // share of chunks whose sink is their predecessor
   double sink_agreement = 0;       // share of chunks with the sink of the chunk right before them
-  // Share of chunks whose sink stays when another chunk joins the front of the prompt: among those
-  // that stood before it all along, and counting the one that joined. Empty: nothing to compare.
+  // Share of chunks whose sink stays when another chunk joins the front of the prompt, among those
+  // that stood before it all along. Empty: nothing to compare.
   std::optional<double> sink_stays;
-  std::optional<double> sink_stays_beside_new;
 };
 
 // Of the prompts that have so many segments, in the form of AttentionMap.
@@ -117,7 +116,7 @@ class AttentionSummary {
  private:
   struct LayerSums {
     AttentionShares chunks, query;
-    double predecessor_is_sink = 0, sink_agreement = 0, sink_stays = 0, sink_stays_beside_new = 0;
+    double predecessor_is_sink = 0, sink_agreement = 0, sink_stays = 0;
   };
   void add_drift(const AttentionMap& map, const AttentionMap& rotated);
 
@@ -138,19 +137,23 @@ int32_t sink_layer(int32_t turn, std::span<const LayerConfig> layers);
 
 // The paper's picture against the numbers: halves of the model.
 struct AttentionReading {
-  int32_t turn_layer = -1;
+  int32_t turn_layer = -1;  // -1 also where early layers are not local: nothing turns there
   int32_t sink_layer = 0;
   LayerRange early, late;
   double early_predecessor = 0;  // its share of what goes to earlier chunks
   double early_equal = 0;        // what an equal share would be
   double late_other = 0;         // share of chunks whose sink is not their predecessor
+  double late_sink = 0;          // the sink's share of what goes to earlier chunks
+  double late_equal = 0;
   double late_agreement = 0;
-  std::optional<double> late_stays;
+  std::optional<double> late_stays, stays_by_chance;  // empty: nothing to compare
 
   bool early_is_local() const;
-  bool late_has_sink() const { return late_other > 0.5; }
+  // Another chunk than the predecessor draws clearly more than an equal share, and is the same one
+  // clearly more often than by chance when the prompt changes before it.
+  bool late_has_sink() const;
 };
-AttentionReading read_attention(std::span<const LayerAttention> layers, const ModelConfig& config);
+AttentionReading read_attention(const AttentionReport& report, const ModelConfig& config);
 
 // One sentence for people.
 std::string verdict_text(const AttentionReading& reading);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -43,6 +44,29 @@ LayerAttention layer_of(double predecessor_among, double predecessor_is_sink) {
   out.predecessor_is_sink = predecessor_is_sink;
   out.sink_agreement = 0.75;
   return out;
+}
+
+// Four layers; the picture of the paper unless a number is changed.
+struct Picture {
+  double early_predecessor = 0.6;
+  double late_predecessor_is_sink = 0.25;
+  double late_sink = 0.6;
+  std::optional<double> late_stays = 0.75;
+};
+
+AttentionReading reading_of(const Picture& p) {
+  AttentionReport report;
+  report.stays_by_chance = 0.5;
+  report.layers.assign(2, layer_of(p.early_predecessor, 0.9));
+  report.layers.resize(4, layer_of(0.3, p.late_predecessor_is_sink));
+  for (LayerAttention& layer : report.layers) {
+    layer.chunks.sink_among = p.late_sink;
+    layer.sink_stays = p.late_stays;
+  }
+  ModelConfig config;
+  config.n_layers = 4;
+  config.layers.resize(4);
+  return read_attention(report, config);
 }
 
 ModelConfig config_of(std::initializer_list<int32_t> windows) {
@@ -143,7 +167,6 @@ TEST(AttentionSummary, ComparesSinksByTheChunkTheyAre) {
 
   EXPECT_EQ(report.n_compared, 4);
   EXPECT_EQ(report.layers.front().sink_stays, 0.75);
-  EXPECT_EQ(report.layers.front().sink_stays_beside_new, 0.5);
   EXPECT_EQ(report.stays_by_chance, 0.5);
 }
 
@@ -190,26 +213,38 @@ TEST(SinkLayer, IsTheTurnOrTheMiddleThatSeesTheWholePrompt) {
 }
 
 TEST(Verdict, FollowsFromTheTwoHalves) {
-  const auto read = [](double early_predecessor, double late_predecessor_is_sink) {
-    const std::vector<LayerAttention> layers = {
-        layer_of(early_predecessor, 0.9), layer_of(early_predecessor, 0.9),
-        layer_of(0.3, late_predecessor_is_sink), layer_of(0.3, late_predecessor_is_sink)};
-    return read_attention(layers, config_of({0, 0, 0, 0}));
-  };
-
-  const AttentionReading as_in_paper = read(0.6, 0.25);
+  const AttentionReading as_in_paper = reading_of({});
   EXPECT_EQ(as_in_paper.turn_layer, 2);
   EXPECT_EQ(as_in_paper.sink_layer, 2);
   EXPECT_DOUBLE_EQ(as_in_paper.early_predecessor, 0.6);
   EXPECT_DOUBLE_EQ(as_in_paper.late_other, 0.75);
+  EXPECT_DOUBLE_EQ(as_in_paper.late_sink, 0.6);
   EXPECT_DOUBLE_EQ(as_in_paper.late_agreement, 0.75);
   EXPECT_THAT(verdict_text(as_in_paper), StartsWith("The paper's picture holds: in layers 0 to 1"));
-  EXPECT_THAT(verdict_text(as_in_paper), HasSubstr("0.600"));
+  EXPECT_THAT(verdict_text(as_in_paper), HasSubstr("for 0.750 of them (0.500 by chance): a sink."));
 
-  EXPECT_THAT(verdict_text(read(0.45, 0.25)), HasSubstr("holds in part: "));  // 1.1 x equal
-  EXPECT_THAT(verdict_text(read(0.6, 0.5)), HasSubstr("holds in part: "));
-  EXPECT_THAT(verdict_text(read(0.45, 0.5)), HasSubstr("does not hold: "));
-  EXPECT_EQ(read(0.6, 0.5).turn_layer, -1);
+  const auto verdict = [](const Picture& picture) { return verdict_text(reading_of(picture)); };
+  EXPECT_THAT(verdict({.early_predecessor = 0.45}), HasSubstr("holds in part: "));  // 1.1 x equal
+  EXPECT_THAT(verdict({.late_predecessor_is_sink = 0.5}), HasSubstr("holds in part: "));
+  EXPECT_THAT(verdict({.early_predecessor = 0.45, .late_predecessor_is_sink = 0.5}),
+              HasSubstr("does not hold: "));
+}
+
+// The strongest of several is above an equal share, and now and then the same, by chance alone.
+TEST(Verdict, SinkMustBeClearlyAboveChance) {
+  EXPECT_TRUE(reading_of({}).late_has_sink());
+  EXPECT_FALSE(reading_of({.late_sink = 0.45}).late_has_sink());   // 1.1 x equal
+  EXPECT_FALSE(reading_of({.late_stays = 0.65}).late_has_sink());  // 0.5 by chance
+  EXPECT_FALSE(reading_of({.late_stays = std::nullopt}).late_has_sink());
+  EXPECT_THAT(verdict_text(reading_of({.late_stays = std::nullopt})), HasSubstr("not compared"));
+}
+
+TEST(Verdict, NothingTurnsWhereEarlyLayersAreNotLocal) {
+  const AttentionReading reading = reading_of({.early_predecessor = 0.45});
+
+  EXPECT_EQ(reading.turn_layer, -1);
+  EXPECT_EQ(reading.sink_layer, 2);  // the middle
+  EXPECT_EQ(reading_of({.late_predecessor_is_sink = 0.5}).turn_layer, -1);
 }
 
 TEST(AttentionChecks, RefuseWhatIsTooSmall) {

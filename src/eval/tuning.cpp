@@ -40,6 +40,21 @@ std::vector<double> sorted_confidence(std::span<const AdaptiveQuestion> question
   return out;
 }
 
+// Of every other question, from the first or the second on.
+std::vector<GridPoint> half_of(std::span<const GridPoint> points, size_t half) {
+  std::vector<GridPoint> out;
+  for (const GridPoint& point : points) {
+    if (point.question % 2 == half) out.push_back(point);
+  }
+  return out;
+}
+
+std::vector<AdaptiveQuestion> half_of(std::span<const AdaptiveQuestion> questions, size_t half) {
+  std::vector<AdaptiveQuestion> out;
+  for (size_t i = half; i < questions.size(); i += 2) out.push_back(questions[i]);
+  return out;
+}
+
 bool needs_less(const AdaptiveLine& a, const AdaptiveLine& b) {
   return std::tie(a.rows_share, a.f1_loss, a.lambda, a.threshold) <
          std::tie(b.rows_share, b.f1_loss, b.lambda, b.threshold);
@@ -76,6 +91,24 @@ std::optional<GridLine> smallest_within(std::span<const GridLine> lines, double 
     if (is_within && (!out || line.setting < out->setting)) out = line;
   }
   return out;
+}
+
+std::optional<double> cross_fitted_loss(std::span<const GridPoint> points, double bound) {
+  double loss = 0;
+  size_t n = 0;
+  for (const size_t half : {size_t{0}, size_t{1}}) {
+    const std::vector<GridLine> chosen_over = grid_lines(half_of(points, half));
+    const std::vector<GridLine> measured_over = grid_lines(half_of(points, 1 - half));
+    if (chosen_over.empty() || measured_over.empty()) return std::nullopt;
+    const double setting = smallest_within(chosen_over, bound).value_or(chosen_over.back()).setting;
+    for (const GridLine& line : measured_over) {
+      if (line.setting != setting) continue;
+      loss += line.loss * static_cast<double>(line.n);
+      n += line.n;
+    }
+  }
+  if (n == 0) return std::nullopt;
+  return loss / static_cast<double>(n);
 }
 
 double kl_scale_of(std::span<const AdaptiveQuestion> questions) {
@@ -131,6 +164,25 @@ std::optional<AdaptiveLine> choose_adaptive(std::span<const AdaptiveLine> lines,
     if (is_within && (!out || needs_less(line, *out))) out = line;
   }
   return out;
+}
+
+std::optional<double> cross_fitted_loss(std::span<const AdaptiveQuestion> questions,
+                                        const AdaptiveChoice& choice) {
+  if (questions.size() < 2) return std::nullopt;
+  double loss = 0;
+  for (const size_t half : {size_t{0}, size_t{1}}) {
+    const std::vector<AdaptiveQuestion> chosen_over = half_of(questions, half);
+    const std::vector<AdaptiveQuestion> measured_over = half_of(questions, 1 - half);
+    const double kl_scale = kl_scale_of(chosen_over);
+    const std::optional<AdaptiveLine> chosen = choose_adaptive(
+        adaptive_grid(chosen_over, choice.lambdas, kl_scale, choice.n_vocab), choice.max_f1_loss);
+    if (!chosen) continue;
+    const AdaptiveLine line =
+        adaptive_line(measured_over, {.lambda = chosen->lambda, .kl_scale = kl_scale},
+                      chosen->threshold, choice.n_vocab);
+    loss += line.f1_loss * static_cast<double>(measured_over.size());
+  }
+  return loss / static_cast<double>(questions.size());
 }
 
 std::vector<AdaptiveLine> pareto_front(std::span<const AdaptiveLine> lines) {

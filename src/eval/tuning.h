@@ -21,9 +21,11 @@ struct GridPoint {
   double setting = 0;
   double loss = 0;
   double rows_share = 0;  // rows computed / N
+  size_t question = 0;    // counted from 0, the same at every setting
 };
 
-// One setting over all questions: means.
+// One setting over all questions: means. The loss of a line that is chosen by it is in sample, and
+// so too low.
 struct GridLine {
   double setting = 0;
   double loss = 0;
@@ -36,6 +38,12 @@ std::vector<GridLine> grid_lines(std::span<const GridPoint> points);
 
 // The line of the smallest setting whose mean loss is at most `bound`; none: no setting is.
 std::optional<GridLine> smallest_within(std::span<const GridLine> lines, double bound);
+
+// What the choice of smallest_within() loses where it was not made: chosen over every other
+// question and measured over the rest, and back; the mean over all of them. The largest setting
+// stands in where none is within the bound. None of fewer than two questions, and where
+// the halves have no settings in common.
+std::optional<double> cross_fitted_loss(std::span<const GridPoint> points, double bound);
 
 // One question whose passages came one by one: entry i is of the first i + 1 of them. All three
 // have one entry per passage, at least one.
@@ -72,6 +80,18 @@ std::vector<AdaptiveLine> adaptive_grid(std::span<const AdaptiveQuestion> questi
 // loses less; none where none is, or where the fewest are no fewer than those of all at once.
 std::optional<AdaptiveLine> choose_adaptive(std::span<const AdaptiveLine> lines,
                                             double max_f1_loss);
+
+// What adaptive context is chosen from and by.
+struct AdaptiveChoice {
+  std::span<const double> lambdas;
+  double max_f1_loss = 0;
+  int32_t n_vocab = 0;
+};
+
+// The F1 loss of choose_adaptive() as cross_fitted_loss() takes it, the KL scale of each half its
+// own. All passages stand in where nothing is chosen.
+std::optional<double> cross_fitted_loss(std::span<const AdaptiveQuestion> questions,
+                                        const AdaptiveChoice& choice);
 
 // The lines of which no other is better in one of F1 loss and rows and as good in the other;
 // ascending by rows. Of equal ones the first.

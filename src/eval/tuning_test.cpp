@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -66,6 +69,23 @@ TEST(SmallestWithin, IsNoneWhereEverySettingLosesMore) {
 
   EXPECT_FALSE(smallest_within(lines, 0.1));
   EXPECT_FALSE(smallest_within({}, 0.1));
+}
+
+// Question 0 says that 0.1 is enough, question 1 that 0.3 is needed.
+TEST(CrossFittedLoss, IsMeasuredWhereTheChoiceWasNotMade) {
+  const std::vector<GridPoint> points = {
+      {0.1, 0.0, 0.1, 0}, {0.3, 0.0, 0.3, 0}, {0.1, 0.8, 0.1, 1}, {0.3, 0.2, 0.3, 1}};
+
+  EXPECT_DOUBLE_EQ(cross_fitted_loss(points, 0.2).value_or(-1), 0.4);  // 0.1 costs 0.8, 0.3 none
+  EXPECT_DOUBLE_EQ(cross_fitted_loss(points, 0.1).value_or(-1), 0.4);  // 0.3 is the largest
+  EXPECT_THAT(smallest_within(grid_lines(points), 0.1), Optional(Field(&GridLine::loss, 0.1)));
+}
+
+TEST(CrossFittedLoss, IsNoneOfOneQuestion) {
+  const std::vector<GridPoint> points = {{0.1, 0.5, 0.1, 0}, {0.3, 0.2, 0.3, 0}};
+
+  EXPECT_FALSE(cross_fitted_loss(points, 1));
+  EXPECT_FALSE(cross_fitted_loss(std::vector<GridPoint>{}, 1));
 }
 
 TEST(KlScale, IsTheMedianOverAllRounds) {
@@ -136,6 +156,20 @@ TEST(ChooseAdaptive, IsNoneWhereItSavesNothing) {
   EXPECT_FALSE(choose_adaptive(lines, 0.1));
 }
 
+// The first question teaches to stop early, the second to stop nowhere.
+TEST(CrossFittedLoss, OfAdaptiveContextIsThatOfTheOtherHalf) {
+  const std::vector<double> lambdas = {0};
+  const AdaptiveChoice choice = {.lambdas = lambdas, .max_f1_loss = 0, .n_vocab = kVocab};
+  std::vector<AdaptiveQuestion> questions = two_questions();
+  questions[0].certainty = {sure(0.9), sure(0.5), sure(0.5)};
+
+  EXPECT_EQ(cross_fitted_loss(questions, choice), 0);  // the second is not sure before the end
+  questions[1].certainty = {sure(0.95), sure(0.95), sure(0.95)};  // and wrong at first
+  EXPECT_EQ(cross_fitted_loss(questions, choice), 0.5);
+  questions.pop_back();
+  EXPECT_FALSE(cross_fitted_loss(questions, choice));
+}
+
 TEST(ParetoFront, LeavesOutWhatAnotherLineBeats) {
   const std::vector<AdaptiveLine> lines = {{.threshold = 1, .rows_share = 0.9, .f1_loss = 0.00},
                                            {.threshold = 2, .rows_share = 0.5, .f1_loss = 0.10},
@@ -169,17 +203,64 @@ TEST(PointLog, KeepsPointsForTheNextStart) {
 
 TEST(PointLog, RefusesAnotherKindOfFile) {
   const ScratchFolder folder(testing::TempDir());
-  for (const char* text : {"no JSON\n", "[1]\n", "{\"kind\":\"run\"}\n"}) {
+  for (const char* text : {"no JSON\n", "no JSON", "[1]\n", "{\"kind\":\"run\"}\n"}) {
     std::ofstream(folder.path() / "points.jsonl") << text;
     EXPECT_THROW(PointLog(folder.path() / "points.jsonl"), Error) << text;
+    EXPECT_EQ(std::filesystem::file_size(folder.path() / "points.jsonl"), std::string(text).size());
+  }
+}
+
+TEST(PointLog, AppendsALineForEachPoint) {
+  const ScratchFolder folder(testing::TempDir());
+  PointLog log(folder.path() / "points.jsonl");
+  log.add({{"id", "b"}}, 1);
+  log.add({{"id", "a"}}, 2);
+
+  std::ifstream in(folder.path() / "points.jsonl");
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  EXPECT_EQ(text, "{\"key\":{\"id\":\"b\"},\"value\":1}\n{\"key\":{\"id\":\"a\"},\"value\":2}\n");
+}
+
+// As a program leaves it that was killed, or whose disk was full.
+TEST(PointLog, DropsALastLineThatWasCutOff) {
+  const ScratchFolder folder(testing::TempDir());
+  const std::filesystem::path file = folder.path() / "points.jsonl";
+  for (const char* cut : {"{\"k", "{\"key\":{\"id\":\"b\"},\"val"}) {
+    std::ofstream(file) << "{\"key\":{\"id\":\"a\"},\"value\":1}\n" << cut;
+    {
+      PointLog log(file);
+      EXPECT_NE(log.find({{"id", "a"}}), nullptr);
+      EXPECT_EQ(log.find({{"id", "b"}}), nullptr);
+      log.add({{"id", "b"}}, 2);
+    }
+    EXPECT_EQ(*PointLog(file).find({{"id", "b"}}), 2);
+    std::ofstream(file) << cut;
+    EXPECT_EQ(PointLog(file).find({{"id", "b"}}), nullptr);
   }
 }
 
 TEST(PointLog, FolderThatIsNotThereIsSaid) {
   const ScratchFolder folder(testing::TempDir());
-  PointLog log(folder.path() / "missing" / "points.jsonl");
 
-  EXPECT_THROW(log.add({{"id", 1}}, 2), Error);
+  EXPECT_THROW(PointLog(folder.path() / "missing" / "points.jsonl"), Error);
+}
+
+std::vector<std::string> texts_of(const std::vector<PassageText>& passages) {
+  std::vector<std::string> out;
+  for (const PassageText& passage : passages) out.push_back(passage.text);
+  return out;
+}
+
+TEST(FamiliarCompany, KeepsPairsAndChangesWhatStandsBeforeThem) {
+  const Sample own = {"q1", "?", {"a"}, {{"", "1"}, {"", "2"}, {"", "3"}, {"", "4"}, {"", "5"}}};
+  const Sample next = {"q2", "?", {"a"}, {{"", "x"}, {"", "2"}, {"", "y"}}};
+  const std::vector<EvalSet> sets = {{"one", {next}}, {"two", {own}}};
+
+  // Behind the last question comes the first again; "2" is no stranger.
+  EXPECT_THAT(texts_of(familiar_company(sets, {1, 0})),
+              testing::ElementsAre("x", "1", "2", "y", "3", "4", "5"));
+  EXPECT_THAT(texts_of(familiar_company({{"two", {own}}}, {0, 0})),
+              testing::ElementsAre("1", "2", "3", "4", "5"));
 }
 
 }  // namespace

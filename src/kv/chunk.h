@@ -39,8 +39,10 @@ struct KvGeometry {
 
 // How the KV was made. Only exact KV may serve an exact match.
 struct Lineage {
-  uint32_t approximation_depth = 0;  // 0: computed in full; n: made over KV of depth n - 1
-  float recompute_ratio = 1.0F;      // of the request that made it; 1 when computed in full
+  uint32_t approximation_depth = 0;  // 0: what full prefill gives; n: made over KV of depth n - 1
+  float recompute_ratio = 1.0F;      // share of its own tokens that were computed; 1: all
+  // How the segments up to it were found, by the request that made it: bit 1 << Match of each.
+  uint32_t sources = 0;
   bool operator==(const Lineage&) const = default;
 };
 
@@ -56,6 +58,10 @@ struct Company {
   ChunkKey sink;         // the earlier chunk that its rows attend to most; all zero: there is none
   bool operator==(const Company&) const = default;
 };
+
+// The most that in-context KV may have been made over approximate KV to be kept and taken, where
+// policies do not trust it (ReusePolicy::trusts_approximate).
+inline constexpr uint32_t kMaxApproximationDepth = 1;
 
 // What the KV depends on besides the chunk's own tokens and what stood before it. One per model and
 // settings.

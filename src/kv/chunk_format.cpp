@@ -36,7 +36,8 @@ constexpr size_t kSumsOffsetAt = 80;
 constexpr size_t kPayloadOffsetAt = 88;
 constexpr size_t kPayloadBytesAt = 96;
 constexpr size_t kFileBytesAt = 104;
-constexpr size_t kReservedAt = 112;
+constexpr size_t kSourcesAt = 112;
+constexpr size_t kReservedAt = 116;
 
 // Bounds of a listing. Their product with 4 bytes for K and V is below 2^58, so no size derived
 // from them wraps.
@@ -65,12 +66,15 @@ constexpr size_t align_up(size_t value, size_t alignment) {
 }
 
 Lineage lineage_in(Bytes header) {
-  return {load<uint32_t>(header, kDepthAt), std::bit_cast<float>(load<uint32_t>(header, kRatioAt))};
+  return {load<uint32_t>(header, kDepthAt), std::bit_cast<float>(load<uint32_t>(header, kRatioAt)),
+          load<uint32_t>(header, kSourcesAt)};
 }
 
 // Also false for a NaN.
 bool is_sane(const Lineage& lineage) {
-  return lineage.recompute_ratio >= 0.0F && lineage.recompute_ratio <= 1.0F;
+  constexpr uint32_t kAllSources = (uint32_t{1} << (static_cast<uint32_t>(Match::kExact) + 1)) - 1;
+  return lineage.recompute_ratio >= 0.0F && lineage.recompute_ratio <= 1.0F &&
+         lineage.sources <= kAllSources;
 }
 
 bool has_offsets_of(Bytes header, const ChunkLayout& layout) {
@@ -79,7 +83,7 @@ bool has_offsets_of(Bytes header, const ChunkLayout& layout) {
          load<uint64_t>(header, kPayloadOffsetAt) == layout.payload_offset &&
          load<uint64_t>(header, kPayloadBytesAt) == layout.file_bytes - layout.payload_offset &&
          load<uint64_t>(header, kFileBytesAt) == layout.file_bytes &&
-         load<uint64_t>(header, kReservedAt) == 0 && load<uint64_t>(header, kReservedAt + 8) == 0;
+         load<uint32_t>(header, kReservedAt) == 0 && load<uint64_t>(header, kReservedAt + 4) == 0;
 }
 
 ChunkReject check_kind(Bytes header) {
@@ -162,6 +166,7 @@ std::vector<std::byte> chunk_head(const ChunkKey& key, const KvChunk& chunk) {
   std::copy(key.digest.begin(), key.digest.end(), head.begin() + kKeyAt);
   store(out, kDepthAt, chunk.lineage().approximation_depth);
   store(out, kRatioAt, std::bit_cast<uint32_t>(chunk.lineage().recompute_ratio));
+  store(out, kSourcesAt, chunk.lineage().sources);
   store(out, kIdsOffsetAt, uint64_t(kChunkHeaderBytes));
   store(out, kSumsOffsetAt, uint64_t(layout.sums_offset));
   store(out, kPayloadOffsetAt, uint64_t(layout.payload_offset));

@@ -142,9 +142,10 @@ TEST_F(ChunkFormat, RejectsNameTheirReason) {
   EXPECT_EQ(reject_with(32, 0, 1), ChunkReject::kKey);
   EXPECT_EQ(reject_with(64, 0, 4), ChunkReject::kHeaderChecksum);   // claims to be exact
   EXPECT_EQ(reject_with(68, 0x7FC00000, 4), ChunkReject::kHeader);  // NaN
-  for (size_t offset = 72; offset < 128; offset += 8) {
+  for (const size_t offset : {72, 80, 88, 96, 104, 116, 120})
     EXPECT_EQ(reject_with(offset, 1, 8), ChunkReject::kHeader) << offset;
-  }
+  EXPECT_EQ(reject_with(112, 1, 4), ChunkReject::kHeaderChecksum);
+  EXPECT_EQ(reject_with(112, 16, 4), ChunkReject::kHeader);  // a source that there is not
   EXPECT_EQ(reject_with(128, 66, 1), ChunkReject::kHeaderChecksum);
   EXPECT_EQ(reject_with(layout_.payload_offset, 0, 1), ChunkReject::kLayerChecksum);
   EXPECT_EQ(reject_name(ChunkReject::kLayerChecksum), "layer checksum");

@@ -208,6 +208,7 @@ void StepGraph::build() {
       add_logits(x, layer);
   }
   if (shape_.kv_layer == shape_.layer_end) LayerBuilder(*this, shape_.kv_layer).project_only(x);
+  if (lens_ != nullptr) finish_logits();
   if (norm_sum_ != nullptr) finish_norms();
   if (attention_sum_ != nullptr) output(attention_sum_);
   if (shape_.return_hidden) hidden_out_ = output(x);
@@ -230,14 +231,21 @@ void StepGraph::add_logits(ggml_tensor* x, int32_t layer) {
   const ModelConfig& c = model_.config;
   if (!is_trimmed(layer)) x = ggml_get_rows(ctx(), x, logit_rows_);
   x = ggml_mul(ctx(), ggml_rms_norm(ctx(), x, c.norm_epsilon), model_.output_norm);
-  ggml_tensor* logits = ggml_mul_mat(ctx(), model_.output, x);  // ne[n_vocab, n_logit_rows]
+  ggml_build_forward_expand(graph_, x);  // or all residuals would be kept for the end
+  lens_ = lens_ == nullptr ? x : ggml_concat(ctx(), lens_, x, 1);
+}
+
+// One product for all layers: it goes through the whole head.
+void StepGraph::finish_logits() {
+  const ModelConfig& c = model_.config;
+  ggml_tensor* logits = ggml_mul_mat(ctx(), model_.output, lens_);
   if (model_.output_bias != nullptr) logits = ggml_add(ctx(), logits, model_.output_bias);
   if (c.final_logit_softcap > 0.0F) {
     logits =
         ggml_scale(ctx(), ggml_tanh(ctx(), ggml_scale(ctx(), logits, 1.0F / c.final_logit_softcap)),
                    c.final_logit_softcap);
   }
-  logits_.push_back(output(logits));
+  logits_ = output(logits);
 }
 
 namespace {
@@ -331,9 +339,9 @@ void StepGraph::read_outputs(StepResult& result) const {
     const auto* data = static_cast<const float*>(t->data);
     return std::vector<float>(data, data + width * static_cast<size_t>(shape_.n_rows));
   };
-  for (const ggml_tensor* t : logits_) {
-    const auto* data = static_cast<const float*>(t->data);
-    result.logits.insert(result.logits.end(), data, data + ggml_nelements(t));
+  if (logits_ != nullptr) {
+    const auto* data = static_cast<const float*>(logits_->data);
+    result.logits.assign(data, data + ggml_nelements(logits_));
   }
   if (hidden_out_ != nullptr) result.hidden = rows(hidden_out_, static_cast<size_t>(c.embed_dim));
   if (norm_sum_ != nullptr) result.norms = rows(norm_sum_, 1);

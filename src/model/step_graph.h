@@ -81,6 +81,7 @@ class StepGraph {
   void collect_norm(ggml_tensor* x);
   void finish_norms();
   void add_logits(ggml_tensor* x, int32_t layer);
+  void finish_logits();
   void fill_masks(const StepShape::Sequence& sequence, size_t index, const SequenceRows& rows);
   ggml_tensor* output(ggml_tensor* tensor);
   // The last layer of a step that wants of it nothing but KV and a few rows' logits, or nothing but
@@ -111,7 +112,8 @@ class StepGraph {
   const Masks& masks_for(int32_t layer) const;
 
   // Outputs.
-  std::vector<ggml_tensor*> logits_;
+  ggml_tensor* lens_ = nullptr;    // F32 ne[embed_dim, n_logit_rows of each layer so far], normed
+  ggml_tensor* logits_ = nullptr;  // F32 ne[n_vocab, n_logit_rows of each layer]
   ggml_tensor* hidden_out_ = nullptr;
   ggml_tensor* norm_sum_ = nullptr;
   ggml_tensor *k_out_ = nullptr, *v_out_ = nullptr;

@@ -2,22 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "base/check.h"
 
 namespace tessera {
 namespace {
 
-std::vector<double> log_softmax(std::span<const float> logits) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float l : logits) sum += std::exp(l - top);
-  const double shift = top + std::log(sum);
-  std::vector<double> out;
-  out.reserve(logits.size());
-  for (const float l : logits) out.push_back(l - shift);
-  return out;
+// Of softmax(logits): ln of its denominator, and the means of the logits themselves and of those of
+// another layer.
+struct Moments {
+  double log_sum = 0, mean = 0, mean_of_other = 0;
+};
+
+// One exponential a token: a vocabulary has 100,000 and more, and this is done for every round.
+Moments moments_of(std::span<const float> logits, std::span<const float> other) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0, weighted = 0, weighted_other = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float weight = std::exp(logits[i] - top);
+    if (weight == 0.0F) continue;  // also where the logit is minus infinity
+    sum += weight;
+    weighted += static_cast<double>(weight) * logits[i];
+    weighted_other += static_cast<double>(weight) * other[i];
+  }
+  return {top + std::log(sum), weighted / sum, weighted_other / sum};
 }
 
 }  // namespace
@@ -26,18 +34,13 @@ Certainty certainty_of(std::span<const float> logits, int32_t n_vocab) {
   const auto width = static_cast<size_t>(n_vocab);
   CHECK(n_vocab > 0 && logits.size() % width == 0 && logits.size() >= width);
   const size_t n_before = logits.size() / width - 1;
-  const std::vector<double> last = log_softmax(logits.subspan(n_before * width));
+  const std::span<const float> last = logits.subspan(n_before * width);
+  const Moments of_last = moments_of(last, last);
   Certainty out;
-  for (const double log_p : last) {
-    const double p = std::exp(log_p);
-    if (p > 0) out.entropy -= p * log_p;
-  }
+  out.entropy = of_last.log_sum - of_last.mean;
   for (size_t layer = 0; layer < n_before; ++layer) {
-    const std::vector<double> p = log_softmax(logits.subspan(layer * width, width));
-    for (size_t token = 0; token < width; ++token) {
-      const double share = std::exp(p[token]);
-      if (share > 0) out.kl += share * (p[token] - last[token]);
-    }
+    const Moments m = moments_of(logits.subspan(layer * width, width), last);
+    out.kl += (m.mean - m.log_sum) - (m.mean_of_other - of_last.log_sum);
   }
   if (n_before > 0) out.kl /= static_cast<double>(n_before);
   return out;

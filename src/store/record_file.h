@@ -32,6 +32,7 @@ class RecordFile {
   // Runs `work` on the open file. False: there is none, or an Error came out of `work`.
   bool guarded(const std::function<void(Database&)>& work);
 
+  bool is_usable() const { return database_ != nullptr; }
   uint64_t errors() const { return errors_; }  // the medium refused
 
  private:

@@ -16,11 +16,12 @@ constexpr RecordKind kKind = {
     .plural = "variants of chunks",
     .schema =
         "CREATE TABLE IF NOT EXISTS variant (chunk TEXT, blob TEXT, predecessor TEXT, "
-        "sink TEXT, owns_blob INTEGER, uses INTEGER, last_used INTEGER, "
+        "sink TEXT, depth INTEGER, owns_blob INTEGER, uses INTEGER, last_used INTEGER, "
         "PRIMARY KEY (chunk, blob))"};
 
 struct Row {
   int64_t id = 0;
+  int64_t uses = 0;
   std::optional<Variant> variant;  // nothing: damaged, some key of it is none
 };
 
@@ -29,17 +30,18 @@ std::optional<Variant> variant_of(const Statement& row) {
   const std::optional<ChunkKey> predecessor = key_from_hex(row.text(2));
   const std::optional<ChunkKey> sink = key_from_hex(row.text(3));
   if (!blob || !predecessor || !sink) return std::nullopt;
-  return Variant{*blob, {*predecessor, *sink}, row.integer(4) != 0};
+  return Variant{
+      *blob, {*predecessor, *sink}, static_cast<uint32_t>(row.integer(4)), row.integer(5) != 0};
 }
 
 // Most used first, of equals the latest.
 std::vector<Row> read_rows(Database& database, std::string_view chunk) {
   Statement select(database,
-                   "SELECT rowid, blob, predecessor, sink, owns_blob FROM variant "
+                   "SELECT rowid, blob, predecessor, sink, depth, owns_blob, uses FROM variant "
                    "WHERE chunk = ? ORDER BY uses DESC, last_used DESC");
   select.bind(1, chunk);
   std::vector<Row> rows;
-  while (select.step()) rows.push_back({select.integer(0), variant_of(select)});
+  while (select.step()) rows.push_back({select.integer(0), select.integer(6), variant_of(select)});
   return rows;
 }
 
@@ -55,39 +57,52 @@ void drop_damaged(Database& database, std::string_view chunk) {
   transaction.commit();
 }
 
-// Drops what `variant` replaces, what is damaged, and the least used above the bound. Returns those
-// whose blob no row of the chunk names from now on.
-std::vector<Variant> make_room(Database& database, std::string_view chunk, const Variant& variant) {
-  std::vector<Variant> gone;
-  int32_t n_staying = 0;
-  bool is_over_bound = false;
-  for (const Row& row : read_rows(database, chunk)) {
-    const bool is_replaced = !row.variant || row.variant->blob == variant.blob ||
-                             row.variant->company == variant.company;
-    if (!is_replaced && n_staying < VariantIndex::kMaxVariants - 1) {
-      ++n_staying;
-      continue;
-    }
-    if (!is_replaced) is_over_bound = true;
-    drop(database, row);
-    if (row.variant && row.variant->blob != variant.blob) gone.push_back(*row.variant);
-  }
-  if (is_over_bound)
-    Statement(database, "UPDATE variant SET uses = uses / 2 WHERE chunk = ?").bind(1, chunk).run();
-  return gone;
+void halve_uses(Database& database, std::string_view chunk) {
+  Statement(database, "UPDATE variant SET uses = uses / 2 WHERE chunk = ?").bind(1, chunk).run();
 }
 
-void insert(Database& database, std::string_view chunk, const Variant& variant) {
+void insert(Database& database, std::string_view chunk, const Variant& variant, int64_t uses) {
   const std::string blob = variant.blob.hex();
   const std::string predecessor = variant.company.predecessor.hex();
   const std::string sink = variant.company.sink.hex();
   Statement statement(
       database,
-      "INSERT INTO variant (chunk, blob, predecessor, sink, owns_blob, uses, last_used) "
-      "VALUES (?1, ?2, ?3, ?4, ?5, 1, "
+      "INSERT INTO variant (chunk, blob, predecessor, sink, depth, owns_blob, uses, last_used) "
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, "
       "(SELECT coalesce(max(last_used), 0) + 1 FROM variant WHERE chunk = ?1))");
   statement.bind(1, chunk).bind(2, blob).bind(3, predecessor).bind(4, sink);
-  statement.bind(5, int64_t{variant.owns_blob}).run();
+  statement.bind(5, int64_t{variant.depth}).bind(6, int64_t{variant.owns_blob}).bind(7, uses).run();
+}
+
+// Inside a write transaction.
+VariantIndex::Admission take_in(Database& database, std::string_view chunk, const Variant& variant,
+                                std::vector<Variant>& gone) {
+  std::vector<Row> others;  // of another company, most used first
+  int64_t uses = 1;
+  for (const Row& row : read_rows(database, chunk)) {
+    if (!row.variant) {
+      drop(database, row);
+    } else if (row.variant->company != variant.company && row.variant->blob != variant.blob) {
+      others.push_back(row);
+    } else if (row.variant->depth <= variant.depth) {
+      return VariantIndex::Admission::kPresent;
+    } else {
+      uses = row.uses;
+      drop(database, row);
+      if (row.variant->blob != variant.blob) gone.push_back(*row.variant);
+    }
+  }
+  if (others.size() >= static_cast<size_t>(VariantIndex::kMaxVariants)) {
+    const Row& least = others.back();
+    if (least.uses > 0) {
+      halve_uses(database, chunk);
+      return VariantIndex::Admission::kRefused;
+    }
+    drop(database, least);
+    if (least.variant) gone.push_back(*least.variant);
+  }
+  insert(database, chunk, variant, uses);
+  return VariantIndex::Admission::kKept;
 }
 
 }  // namespace
@@ -107,18 +122,20 @@ std::vector<Variant> VariantIndex::find(const ChunkKey& chunk) {
   return found;
 }
 
-bool VariantIndex::put(const ChunkKey& chunk, const Variant& variant, std::vector<Variant>& gone) {
+VariantIndex::Admission VariantIndex::admit(const ChunkKey& chunk, const Variant& variant,
+                                            std::vector<Variant>& gone) {
   const std::lock_guard lock(mutex_);
   const std::string name = chunk.hex();
   std::vector<Variant> leaving;
-  const bool is_kept = file_.guarded([&](Database& database) {
+  Admission admission = Admission::kFailed;
+  const bool is_done = file_.guarded([&](Database& database) {
     WriteTransaction transaction(database);
-    leaving = make_room(database, name, variant);
-    insert(database, name, variant);
+    admission = take_in(database, name, variant, leaving);
     transaction.commit();
   });
-  if (is_kept) gone.insert(gone.end(), leaving.begin(), leaving.end());
-  return is_kept;
+  if (!is_done) return Admission::kFailed;
+  gone.insert(gone.end(), leaving.begin(), leaving.end());
+  return admission;
 }
 
 void VariantIndex::count_use(const ChunkKey& chunk, const ChunkKey& blob) {

@@ -18,6 +18,7 @@ namespace tessera {
 struct Variant {
   ChunkKey blob;  // of the store
   Company company;
+  uint32_t depth = 0;      // how often the KV was made over approximate KV
   bool owns_blob = false;  // the blob is found by this entry alone, and goes with it
   bool operator==(const Variant&) const = default;
 };
@@ -33,12 +34,22 @@ class VariantIndex {
   // `chunk`: its identity_of(). Most used first, of equals the latest.
   std::vector<Variant> find(const ChunkKey& chunk);
 
-  // Keeps `variant`, used once, in the place of one of the same company or blob. Where that makes
-  // too many, the least used of the others goes (of equals the one used longest ago), and the use
-  // of those that stay is halved, so that old fame fades. To `gone` is added what was replaced or
-  // went, for its blob to be erased, unless `variant` lies in that blob itself. False: not kept,
-  // and nothing is gone.
-  bool put(const ChunkKey& chunk, const Variant& variant, std::vector<Variant>& gone);
+  // Whether there is a file to keep anything in.
+  bool is_usable() const { return file_.is_usable(); }
+
+  enum class Admission {
+    kKept,
+    kPresent,  // the same company is there, made over no more approximate KV
+    kRefused,  // all others of the chunk are in use
+    kFailed,   // the medium refused
+  };
+  // Takes `variant` in, used once, before its blob is written. One of the same company goes for it
+  // where that was made over more approximate KV; its uses stay. Where that makes too many, the
+  // least used of the others goes (of equals the one used longest ago), unless it was used since
+  // the last attempt: then all uses are halved and nothing else happens, so that what meets once
+  // cannot flush what is met again and again, and old fame fades. `gone` gets what went, for its
+  // blob to be erased.
+  Admission admit(const ChunkKey& chunk, const Variant& variant, std::vector<Variant>& gone);
 
   void count_use(const ChunkKey& chunk, const ChunkKey& blob);
   void erase(const ChunkKey& chunk, const ChunkKey& blob);

@@ -130,6 +130,7 @@ class EngineRig {
   ScoreStore& scores() { return *scores_; }
   ChunkStore& store() { return *store_; }
   const std::filesystem::path& folder() const { return folder_.path(); }
+  std::filesystem::path variants_file() const { return scores_folder_.path() / "variants.db"; }
   TierStats disk() { return store_->tiers().back()->stats(); }
 
   Prefilled prefill(const Request& request) { return engine_->prefill(request); }
@@ -162,8 +163,8 @@ class EngineRig {
     std::vector<std::unique_ptr<Tier>> tiers;
     if (has_ram) tiers.push_back(make_tier("ram", {}));
     tiers.push_back(make_tier("disk", {.dir = folder(), .limit_bytes = 0}));
-    store_ = std::make_unique<ChunkStore>(
-        std::move(tiers), std::make_unique<VariantIndex>(scores_folder_.path() / "variants.db"));
+    store_ = std::make_unique<ChunkStore>(std::move(tiers),
+                                          std::make_unique<VariantIndex>(variants_file()));
     const TinyModel& small = scorer_beside(model.model->config().arch);
     EngineOptions beside = tiny_options();
     beside.model_digest = "tiny scorer";

@@ -1,0 +1,167 @@
+// `tessera tune`, `analyze attention` and `bench trace` as a user meets them, on a tiny model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/program.h"
+#include "support/engine_rig.h"
+#include "support/tiny_gguf.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class CliAdaCache : public testing::Test {
+ protected:
+  // One file for all tests of the suite.
+  static const TinyModelFile& shared_model() {
+    static const TinyModelFile file(TinySpec{});
+    return file;
+  }
+
+  CliAdaCache() {
+    std::ofstream out(file_);
+    for (uint32_t i = 0; i < 4; ++i) {
+      json passages = json::array();
+      for (uint32_t p = 0; p < 4; ++p) {
+        passages.push_back(
+            {{"title", "title " + std::to_string(i % 2)}, {"text", words(30, 100 * (i % 2) + p)}});
+      }
+      out << json{{"id", "q" + std::to_string(i)},
+                  {"question", "which river is in the city " + words(3, i)},
+                  {"answers", {"the river"}},
+                  {"passages", passages}}
+          << "\n";
+    }
+  }
+
+  Outcome run(const std::vector<std::string>& command, const std::vector<std::string>& more) {
+    std::vector<std::string> all = command;
+    for (const std::string& one :
+         {std::string("--file"), file_.string(), std::string("-m"), shared_model().path().string()})
+      all.push_back(one);
+    all.insert(all.end(), more.begin(), more.end());
+    return tessera_.run(all);
+  }
+
+  json json_of(const std::vector<std::string>& command, std::vector<std::string> more) {
+    more.emplace_back("--json");
+    const Outcome result = run(command, more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+
+  static std::string text_of(const fs::path& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  Program tessera_;
+  const fs::path file_ = tessera_.cache() / "mine.jsonl";
+  const fs::path out_ = tessera_.cache() / "out";
+};
+
+TEST_F(CliAdaCache, TuneCountsWithoutRunningAndRefusesWhatHasNoBound) {
+  const json cost = json_of({"tune"}, {"--dry-run", "--max-kl", "1", "--out", out_.string()});
+  EXPECT_FALSE(cost.is_discarded());
+  EXPECT_FALSE(fs::exists(out_));
+  const Outcome unbounded = run({"tune"}, {"--out", out_.string()});
+  EXPECT_EQ(unbounded.status, 2);
+  EXPECT_THAT(unbounded.err, HasSubstr("--max-kl"));
+  EXPECT_EQ(run({"tune"}, {"--max-kl", "1"}).status, 2) << "without a folder to go on from";
+}
+
+TEST_F(CliAdaCache, TuneWritesAProfileThatAskUsesAndARerunMeasuresNothing) {
+  const std::vector<std::string> tune = {"--max-kl",   "100",        "--max-f1-loss", "1",
+                                         "--policies", "adacache",   "--max-tokens",  "4",
+                                         "--out",      out_.string()};
+  json_of({"tune"}, tune);
+  const std::string ratios = text_of(out_ / "ratios.jsonl");
+  const std::string points = text_of(out_ / "points.jsonl");
+  ASSERT_FALSE(ratios.empty());
+  ASSERT_FALSE(points.empty());
+  const json again = json_of({"tune"}, tune);
+  EXPECT_EQ(text_of(out_ / "ratios.jsonl"), ratios);
+  EXPECT_EQ(text_of(out_ / "points.jsonl"), points);
+
+  // Any loss is allowed, so that the least is recomputed.
+  const std::vector<std::string> ask = {"ask",        "which river",
+                                        "--passages", file_.string() + ".p",
+                                        "-m",         shared_model().path().string(),
+                                        "--policy",   "adacache"};
+  std::ofstream(file_.string() + ".p") << json{words(40, 7), words(40, 8), words(40, 9)};
+  std::vector<std::string> twice = ask;
+  ASSERT_EQ(tessera_.run(ask).status, 0);  // stores what it misses
+  const Outcome tuned = tessera_.run(ask);
+  EXPECT_THAT(tuned.err, testing::Not(HasSubstr("beta")));
+  twice.emplace_back("--json");
+  const json answer = json::parse(tessera_.run(twice).out, nullptr, false);
+  ASSERT_FALSE(answer.is_discarded());
+}
+
+TEST_F(CliAdaCache, TuneLeavesTheUsersKvAlone) {
+  std::ofstream(file_.string() + ".p") << json{words(40, 7), words(40, 8)};
+  ASSERT_EQ(tessera_
+                .run({"ask", "which river", "--passages", file_.string() + ".p", "-m",
+                      shared_model().path().string(), "--policy", "adacache"})
+                .status,
+            0);
+  const std::string before = tessera_.run({"cache", "ls"}).out;
+  json_of({"tune"}, {"--max-kl", "100", "--policies", "adacache", "--max-tokens", "2", "--out",
+                     out_.string()});
+  EXPECT_EQ(tessera_.run({"cache", "stats", "--json"}).status, 0);
+  // The ages in the last column differ.
+  EXPECT_EQ(std::count(before.begin(), before.end(), '\n'), [&] {
+    const std::string after = tessera_.run({"cache", "ls"}).out;
+    return std::count(after.begin(), after.end(), '\n');
+  }());
+}
+
+TEST_F(CliAdaCache, AnalysisWritesNumbersAndTwoPictures) {
+  const json report = json_of({"analyze", "attention"}, {"--limit", "2", "--out", out_.string()});
+  EXPECT_FALSE(report.is_discarded());
+  EXPECT_FALSE(json::parse(text_of(out_ / "attention.json"), nullptr, false).is_discarded());
+  EXPECT_THAT(text_of(out_ / "attention.svg"), HasSubstr("</svg>"));
+  EXPECT_EQ(text_of(out_ / "attention.png").substr(1, 3), "PNG");
+  EXPECT_EQ(run({"analyze", "attention"}, {"--passages", "2"}).status, 2);
+}
+
+TEST_F(CliAdaCache, TraceAnswersAStreamUnderEveryConfiguration) {
+  const json report = json_of({"bench", "trace"}, {"--requests", "3", "--top-k", "3",
+                                                   "--max-tokens", "2", "--out", out_.string()});
+  ASSERT_TRUE(report.contains("results"));
+  std::ifstream rows(out_ / "trace.jsonl");
+  size_t n = 0;
+  for (std::string line; std::getline(rows, line);) {
+    const json row = json::parse(line, nullptr, false);
+    ASSERT_FALSE(row.is_discarded()) << line;
+    n += row["kind"] == "run" ? 0 : 1;
+  }
+  EXPECT_EQ(n, 3U * 7U);
+  EXPECT_EQ(run({"bench", "trace"}, {"--requests", "5"}).status, 2) << "there are four questions";
+  EXPECT_EQ(run({"bench", "trace"}, {"--configs", "nonsense"}).status, 2);
+}
+
+TEST_F(CliAdaCache, GenerationsStayAtOneApproximation) {
+  const json report = json_of({"bench", "trace"}, {"--requests", "2", "--top-k", "3",
+                                                   "--max-tokens", "2", "--generations", "3"});
+  for (const json& r : report["results"]) {
+    const std::string name = r["name"];
+    if (name.find("adacache greatest depth") != std::string::npos) {
+      EXPECT_LE(r["value"], 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -511,6 +511,7 @@ void print_cost(const Session& session, const TuneOptions& o, const std::vector<
 void tune(Session& session, TuneOptions o) {
   check(o);
   std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
+  rank_passages(sets);
   if (o.is_dry) return print_cost(session, o, sets);
   make_private_dir(o.out);
   StoreSettings settings;

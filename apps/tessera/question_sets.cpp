@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text_util.h"
 #include "eval/registry.h"
+#include "retrieval/document_store.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +25,18 @@ namespace fs = std::filesystem;
 bool has_set(const std::vector<EvalSet>& sets, std::string_view name) {
   const auto is_it = [name](const EvalSet& set) { return set.task == name; };
   return std::any_of(sets.begin(), sets.end(), is_it);
+}
+
+// By rank, of equals as they stood.
+std::vector<PassageText> in_order(std::vector<PassageText> passages,
+                                  const std::vector<size_t>& rank) {
+  std::vector<std::pair<size_t, size_t>> order;
+  for (size_t i = 0; i < rank.size(); ++i) order.emplace_back(rank[i], i);
+  std::sort(order.begin(), order.end());
+  std::vector<PassageText> out;
+  out.reserve(order.size());
+  for (const auto& [of_rank, i] : order) out.push_back(std::move(passages[i]));
+  return out;
 }
 
 }  // namespace
@@ -79,6 +93,26 @@ std::vector<EvalSet> read_sets(std::string_view command, const QuestionOptions& 
     sets.push_back({name, std::move(samples)});
   }
   return sets;
+}
+
+void rank_passages(std::vector<EvalSet>& sets) {
+  make_private_dir(cache_dir());
+  const ScratchFolder folder(cache_dir());
+  DocumentStore index(folder.path() / "documents.db");
+  for (EvalSet& set : sets) {
+    for (Sample& sample : set.samples) {
+      std::vector<Passage> passages;
+      passages.reserve(sample.passages.size());
+      for (const PassageText& p : sample.passages) passages.push_back({p.title, p.text, 0, 0});
+      const std::vector<int64_t> ids = index.add_document({"passages", "", 0}, passages);
+      std::vector<size_t> rank(ids.size(), ids.size());
+      size_t place = 0;
+      for (const SearchHit& hit : index.search(sample.question, static_cast<int32_t>(ids.size())))
+        rank[static_cast<size_t>(std::find(ids.begin(), ids.end(), hit.passage.id) - ids.begin())] =
+            place++;
+      sample.passages = in_order(std::move(sample.passages), rank);
+    }
+  }
 }
 
 std::string data_digest(const std::vector<EvalSet>& sets) {

@@ -30,6 +30,10 @@ void check_questions(std::string_view command, const QuestionOptions& options,
 // of one name, and what reading them throws.
 std::vector<EvalSet> read_sets(std::string_view command, const QuestionOptions& options);
 
+// Puts the passages of each question in the order in which keyword search ranks them for it, those
+// that it does not find behind them: the order in which adaptive context adds passages.
+void rank_passages(std::vector<EvalSet>& sets);
+
 // SHA-256 over all questions and the names of their sets, hex.
 std::string data_digest(const std::vector<EvalSet>& sets);
 

@@ -266,8 +266,7 @@ TEST_P(AdaCacheTest, WithoutAnIndexExactAndIndependentMatchesRemain) {
   rig_.store().variants()->clear();
   Database(rig_.variants_file()).execute("DROP TABLE variant");
   index("AB");
-  EXPECT_EQ(rig_.engine().answer(ada("AB")).account.fresh,
-            rig_.engine().answer(ada("AB")).account.fresh);
+  answer(ada("AB"));
   EXPECT_EQ(found(ada("AB")), "ii");
   answer(ada("XY"));
   EXPECT_EQ(found(ada("XY")), "xx");

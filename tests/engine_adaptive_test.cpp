@@ -26,12 +26,6 @@ Request adaptive(std::string_view policy, std::string_view order, double thresho
   return r;
 }
 
-std::vector<std::string> names_of_policies() {
-  std::vector<std::string> names;
-  for (const PolicyInfo& policy : policies()) names.emplace_back(policy.name);
-  return names;
-}
-
 class AdaptiveTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   const std::string& policy() const { return std::get<0>(GetParam()); }

@@ -13,12 +13,6 @@
 namespace tessera {
 namespace {
 
-std::vector<std::string> names_of_policies() {
-  std::vector<std::string> names;
-  for (const PolicyInfo& policy : policies()) names.emplace_back(policy.name);
-  return names;
-}
-
 class EveryPolicy : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   const std::string& policy() const { return std::get<0>(GetParam()); }

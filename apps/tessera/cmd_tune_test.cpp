@@ -155,12 +155,14 @@ TEST_F(CliAdaCache, TraceAnswersAStreamUnderEveryConfiguration) {
 TEST_F(CliAdaCache, GenerationsStayAtOneApproximation) {
   const json report = json_of({"bench", "trace"}, {"--requests", "2", "--top-k", "3",
                                                    "--max-tokens", "2", "--generations", "3"});
+  size_t n_read = 0;
   for (const json& r : report["results"]) {
     const std::string name = r["name"];
-    if (name.find("adacache greatest depth") != std::string::npos) {
-      EXPECT_LE(r["value"], 1);
-    }
+    if (name.find("adacache greatest depth") == std::string::npos) continue;
+    EXPECT_LE(r["value"], 1);
+    ++n_read;
   }
+  EXPECT_EQ(n_read, 1U);
 }
 
 }  // namespace

@@ -92,6 +92,12 @@ inline Request request_for(std::string_view policy, std::vector<PassageText> tex
   return request;
 }
 
+inline std::vector<std::string> names_of_policies() {
+  std::vector<std::string> names;
+  for (const PolicyInfo& policy : policies()) names.emplace_back(policy.name);
+  return names;
+}
+
 // The policies that recompute what they loaded, as far as the ratio lets them.
 inline std::vector<std::string> recomputing_policies() {
   const Segment chunk = {SegmentKind::kChunk, {0, 8}, Match::kIndependent};

@@ -129,7 +129,8 @@ def check_markers(tree):
 
 def check_machine_paths(tree):
     """The checkout's own place and home folders: a file that names them works on one machine only."""
-    own = {pathlib.Path.home().parts[1], tree.root.parts[1]} - COMMON_ROOTS - {"home"}
+    # A root that is "/" itself, as HOME is in some containers, names no folder.
+    own = {part for path in (pathlib.Path.home(), tree.root) for part in path.parts[1:2]} - COMMON_ROOTS - {"home"}
     roots = "|".join(sorted(re.escape(part) for part in own) + [r"home/\w+"])
     pattern = re.compile(rf"(?:^|[^\w./~}}-])/(?:{roots})/", re.M)
     for name, text in tree.text.items():

@@ -40,6 +40,13 @@ TraceConfig config_of(const std::string& name, const PolicyOptions& options) {
   TraceConfig config = {name, name, options};
   config.is_adaptive = take_suffix(config.policy, kAdaptiveSuffix);
   if (take_suffix(config.policy, kPaperSuffix)) config.options.hard_as_paper = true;
+  const size_t unknown = config.policy.find('+');
+  if (unknown != std::string::npos) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("configuration {} - nothing is known by {} - write POLICY, POLICY+aca, "
+                            "POLICY+paper or POLICY+paper+aca",
+                            name, config.policy.substr(unknown)));
+  }
   if (Engine::needs_scorer(config.policy, options)) {
     throw Error(ErrorCode::kInvalidRequest,
                 fmt::format("configuration {} - reads a small model beside the one that answers, "
@@ -77,6 +84,14 @@ std::vector<ReadSink> sinks_of(const Prefilled& p) {
   return out;
 }
 
+// Computed in all rounds, a probe's left out.
+double rows_of(const Answer& answer) {
+  if (!answer.adaptive) return answer.account.rows();
+  double rows = 0;
+  for (const Round& round : answer.adaptive->rounds) rows += round.rows;
+  return rows;
+}
+
 Request request_for(const TraceOptions& o, const TraceData& data, const TraceConfig& config,
                     const TraceRequest& asked) {
   Request r;
@@ -90,27 +105,26 @@ Request request_for(const TraceOptions& o, const TraceData& data, const TraceCon
   return r;
 }
 
-// Each chunk once, however many tiers hold it.
-void report_store(ChunkStore& store, const std::string& name, ResultList& results) {
+StoreFigures store_figures(ChunkStore& store, const std::string& config) {
+  StoreFigures out;
+  out.config = config;
   std::map<ChunkKey, uint64_t> distinct;
-  uint64_t held = 0;
   for (Tier* tier : store.tiers()) {
     tier->for_each([&](const TierEntry& entry) {
       distinct.emplace(entry.key, entry.bytes);
-      held += entry.bytes;
+      out.held_bytes += entry.bytes;
       return true;
     });
   }
-  const uint64_t bytes =
-      std::accumulate(distinct.begin(), distinct.end(), uint64_t{0},
-                      [](uint64_t sum, const auto& chunk) { return sum + chunk.second; });
-  results.add(name + " distinct chunks over all tiers at the end",
-              static_cast<double>(distinct.size()), "chunks");
-  results.add(name + " bytes of these at the end", static_cast<double>(bytes) / 1e6, "MB");
-  results.add(name + " bytes that all tiers hold at the end", static_cast<double>(held) / 1e6,
-              "MB");
-  results.add(name + " variants at the end", static_cast<double>(store.variants()->stats().entries),
-              "variants");
+  out.n_chunks = distinct.size();
+  for (const auto& [key, bytes] : distinct) out.bytes += bytes;
+  out.n_variants = store.variants()->stats().entries;
+  return out;
+}
+
+std::string minutes_text(double ms) {
+  const double minutes = ms / 60'000;
+  return minutes < 1 ? "less than a minute" : fmt::format("about {:.0f} min", minutes);
 }
 
 class RealRun {
@@ -131,11 +145,10 @@ class RealRun {
     TraceTable table;
     size_t n_done = 0;
     try {
-      discard(requests.back());
+      discard(requests);
+      const Stopwatch watch;
       for (; n_done < requests.size(); ++n_done) {
-        if (o_.note) {
-          o_.note(fmt::format("{}: request {} of {}", o_.model_name, n_done + 1, requests.size()));
-        }
+        note_request(n_done, requests.size(), watch.ms());
         ask_all(requests[n_done], n_done);
       }
     } catch (const Error& error) {  // what is finished is reported
@@ -150,19 +163,41 @@ class RealRun {
     return table;
   }
 
-  void report_stores(ResultList& results) const {
+  std::vector<StoreFigures> stores() const {
+    std::vector<StoreFigures> out;
     for (const Lane& lane : lanes_) {
-      if (lane.config.policy != kFull) report_store(*lane.store.chunks, lane.config.name, results);
+      if (lane.config.policy != kFull)
+        out.push_back(store_figures(*lane.store.chunks, lane.config.name));
     }
+    return out;
   }
 
  private:
   using References = std::map<int32_t, Reference>;  // full prefill, by how many passages were seen
 
   // Memory and files that are touched for the first time cost the request that does so. Nothing is
-  // stored of it, and what it loads is wanted again only at the end: it is the last one.
-  void discard(const TraceRequest& asked) {
-    for (Lane& lane : lanes_) answer(lane, asked);
+  // stored of it, and what it loads is wanted again only at the end: it is the last one. The
+  // comparison with full prefill costs about two prefills on top.
+  void discard(std::span<const TraceRequest> requests) {
+    const Stopwatch watch;
+    for (Lane& lane : lanes_) answer(lane, requests.back());
+    if (!o_.note) return;
+    const double request_ms = watch.ms() + 2 * lanes_.front().answer.timings.ttft_ms();
+    o_.note(fmt::format("{}, top-{}: {} requests will take {}", o_.model_name, top_k_,
+                        requests.size(),
+                        minutes_text(request_ms * static_cast<double>(requests.size()))));
+  }
+
+  void note_request(size_t n_done, size_t n_requests, double ms) const {
+    if (!o_.note) return;
+    std::string left;
+    if (n_done > 0) {
+      const double done = static_cast<double>(n_done);
+      left = fmt::format(", {} left",
+                         minutes_text(ms / done * (static_cast<double>(n_requests) - done)));
+    }
+    o_.note(fmt::format("{}, top-{}: request {} of {}{}", o_.model_name, top_k_, n_done + 1,
+                        n_requests, left));
   }
 
   void ask_all(const TraceRequest& asked, size_t number) {
@@ -235,7 +270,7 @@ class RealRun {
     row.source = question.source;
     row.config = lane.config.name;
     row.account = a.account;
-    row.rows = a.account.rows() + a.probe_rows + (a.adaptive ? a.adaptive->repeated_rows : 0);
+    row.rows = a.probe_rows + rows_of(a);
     row.ttft_ms = a.timings.ttft_ms();
     row.f1 = token_f1(a.text, question.answers);
     row.exact_match = is_exact_match(a.text, question.answers) ? 1 : 0;
@@ -292,58 +327,62 @@ std::vector<Stream> draw_streams(const TraceOptions& o, TraceRig& rig) {
   return out;
 }
 
-void report_stream(const Stream& stream, ResultList& results) {
+StreamFigures stream_figures(const Stream& stream) {
   std::vector<PassageList> lists;
-  std::vector<size_t> questions;
+  std::set<size_t> distinct;  // questions
   for (const TraceRequest& r : stream.requests) {
     lists.push_back(r.passages);
-    questions.push_back(r.question);
+    distinct.insert(r.question);
   }
-  const std::set<size_t> distinct(questions.begin(), questions.end());
-  const auto n = static_cast<double>(stream.requests.size());
-  results.add("requests", n, "requests");
-  results.add("questions asked before", 100 * (1 - static_cast<double>(distinct.size()) / n), "%");
-  results.add("lists of passages retrieved before", 100 * repeated_share(lists), "%");
-  results.add("lists reordered to be novel", static_cast<double>(stream.n_shuffled), "lists");
-  results.add("places taken by the most used tenth of the passages", 100 * top_tenth_share(lists),
-              "%");
+  StreamFigures out;
+  out.n_requests = stream.requests.size();
+  out.repeated_questions =
+      1 - static_cast<double>(distinct.size()) / static_cast<double>(out.n_requests);
+  out.repeated_lists = repeated_share(lists);
+  out.n_shuffled = stream.n_shuffled;
+  out.top_tenth_share = top_tenth_share(lists);
+  return out;
 }
 
-void give(const TraceOptions& o, ResultList& results) {
-  if (o.on_results && !results.empty()) o.on_results(results.take());
+void give(const TraceOptions& o, const TraceReport& report) {
+  if (o.on_report) o.on_report(report);
 }
 
-void summarise_real(const TraceOptions& o, const TraceTable& table, int32_t top_k,
-                    ResultList& results) {
-  const size_t n = table.rows.front().size();
-  results.add("requests computed", static_cast<double>(n), "requests");
-  const Resamples resamples(n, kResamples, o.stream.seed);
-  summarise(table, resamples, results);
-  const bool is_of_paper = o.mode == StoreMode::kWarm && top_k == kPaperTopK;
-  summarise_pairs(table, resamples, is_of_paper, results);
-  summarise_sources(table, results);
-  if (o.is_novel && o.n_long_requests == 0) summarise_steady_state(table, results);
+void add_figures(const TraceOptions& o, const TraceTable& table, RunReport& report) {
+  const std::vector<TraceRow>& full = table.rows.front();
+  report.n_requests = full.size();
+  report.n_given = mean_of(full, [](const TraceRow& r) { return r.n_given; });
+  report.is_of_paper = o.mode == StoreMode::kWarm && report.top_k == kPaperTopK;
+  const Resamples resamples(full.size(), kResamples, o.stream.seed);
+  report.configs = config_figures(table, resamples);
+  report.pairs = pair_figures(table, resamples);
+  report.f1_differences = f1_differences(table, resamples, report.is_of_paper);
+  report.sources = source_figures(table);
+  if (o.is_novel && o.n_long_requests == 0) report.steady = steady_figures(table);
 }
 
 // Nothing when it was stopped: what was measured has been given then too.
 std::optional<TopKRatios> run_top_k(const TraceOptions& o, TraceRig& rig, const Stream& stream) {
-  ResultList results(fmt::format("{} trace top-{}", o.model_name, stream.top_k));
+  RunReport report;
+  report.model = o.model_name;
+  report.top_k = stream.top_k;
   TraceTable table;
   {
     RealRun run(o, rig, stream.top_k);
     table = run.run(std::span(stream.requests).first(o.n_requests));
     if (table.rows.front().empty()) return std::nullopt;
-    report_stream(stream, results);
-    run.report_stores(results);
+    report.stream = stream_figures(stream);
+    report.stores = run.stores();
   }
-  summarise_real(o, table, stream.top_k, results);
-  give(o, results);
+  add_figures(o, table, report);
+  give(o, report);
   if (!table.is_complete) return std::nullopt;
   if (o.n_long_requests > 0) {
-    ResultList modelled(fmt::format(
-        "{} trace top-{} stand-in blobs, compute modelled:", o.model_name, stream.top_k));
+    LongReport modelled;
+    modelled.model = o.model_name;
+    modelled.top_k = stream.top_k;
     const bool is_complete = bench_trace_long(o, rig, {stream.requests, table}, modelled);
-    give(o, modelled);
+    if (modelled.n_requests > 0) give(o, modelled);
     if (!is_complete) return std::nullopt;
   }
   return TopKRatios{stream.top_k, ttft_ratio(table, kFull, "adacache+aca"),
@@ -353,7 +392,6 @@ std::optional<TopKRatios> run_top_k(const TraceOptions& o, TraceRig& rig, const 
 // The same passages again and again in new orders, each time after what the time before left
 // behind.
 bool run_generations(const TraceOptions& o, TraceRig& rig, const Stream& first) {
-  ResultList results(fmt::format("{} trace generations top-{}", o.model_name, first.top_k));
   std::vector<TraceRequest> all;
   std::vector<PassageList> lists;
   for (int32_t g = 0; g < o.n_generations; ++g) {
@@ -367,9 +405,13 @@ bool run_generations(const TraceOptions& o, TraceRig& rig, const Stream& first) 
   RealRun run(o, rig, first.top_k);
   const TraceTable table = run.run(all);
   if (table.rows.front().empty()) return false;
-  summarise_generations(table, first.requests.size(), results);
-  run.report_stores(results);
-  give(o, results);
+  GenerationsReport report;
+  report.model = o.model_name;
+  report.top_k = first.top_k;
+  report.n_lists = first.requests.size();
+  report.configs = lineage_figures(table, report.n_lists);
+  report.stores = run.stores();
+  give(o, report);
   return table.is_complete;
 }
 
@@ -393,6 +435,10 @@ bool bench_trace(const TraceOptions& options) {
   TraceRig rig(options);
   rig.limits();  // one that cannot be held is refused first
   const std::vector<Stream> streams = draw_streams(options, rig);
+  if (options.note) {
+    options.note(fmt::format("{} configurations: a request costs up to about {} full prefills",
+                             options.configs.size(), options.configs.size() + 2));
+  }
   if (options.n_generations > 0) return run_generations(options, rig, streams.front());
   std::vector<TopKRatios> ratios;
   for (const Stream& stream : streams) {
@@ -400,9 +446,10 @@ bool bench_trace(const TraceOptions& options) {
     if (!of_run) return false;
     ratios.push_back(*of_run);
   }
-  ResultList results(fmt::format("{} trace", options.model_name));
-  summarise_top_k(std::move(ratios), results);
-  give(options, results);
+  if (ratios.size() > 1 && (ratios.front().adaptive || ratios.front().prefix)) {
+    std::ranges::sort(ratios, {}, &TopKRatios::top_k);
+    give(options, TopKReport{options.model_name, std::move(ratios)});
+  }
   return true;
 }
 

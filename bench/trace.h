@@ -15,9 +15,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/bench.h"
+#include "bench/trace_figures.h"
 #include "bench/trace_requests.h"
 #include "engine/request.h"
+#include "model/model.h"
 #include "reuse/policy.h"
 
 namespace tessera {
@@ -78,7 +79,7 @@ struct TraceOptions {
   // A request under a configuration, as soon as it is measured.
   std::function<void(const nlohmann::ordered_json&)> on_row;
   // Each number of passages as it ends, and what compares them.
-  std::function<void(std::vector<BenchResult>)> on_results;
+  std::function<void(const TraceReport&)> on_report;
   std::stop_token stop;
 };
 

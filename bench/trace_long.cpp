@@ -25,7 +25,6 @@ namespace tessera {
 namespace {
 
 constexpr KvGeometry kStandIn = {1, 32};  // 128 bytes a token
-constexpr double kCheckPoints = 2;        // shares of the real run may differ by
 const KeyContext kOfPreamble = {.match = Match::kExact};
 
 bool looks_for(const ReusePolicy& policy, Match match) {
@@ -143,9 +142,10 @@ class LongRun {
     return table;
   }
 
-  void report_model(ResultList& results) const {
-    for (const StandInLane& lane : lanes_)
-      results.add(lane.name + " compute modelled at", lane.row_ms, "ms a row");
+  std::vector<double> row_ms() const {
+    std::vector<double> out;
+    for (const StandInLane& lane : lanes_) out.push_back(lane.row_ms);
+    return out;
   }
 
  private:
@@ -286,45 +286,40 @@ class LongRun {
   std::vector<StandInLane> lanes_;
 };
 
-// Of the requests that were run for real as well.
-void check(const TraceTable& real, const TraceTable& modelled, ResultList& results) {
-  for (size_t i = 0; i < modelled.configs.size(); ++i) {
-    const std::string& name = modelled.configs[i];
-    const auto at = std::find(real.configs.begin(), real.configs.end(), name);
-    CHECK(at != real.configs.end());
-    TraceRows expected = real.rows[static_cast<size_t>(at - real.configs.begin())];
-    TraceRows got = modelled.rows[i];
-    const size_t n = std::min(expected.size(), got.size());
-    expected = expected.first(n);
-    got = got.first(n);
-    const std::vector<TierShare> a = tier_shares(expected);
-    const std::vector<TierShare> b = tier_shares(got);
-    double greatest = 0;
-    for (size_t tier = 0; tier < a.size(); ++tier) {
-      const std::string share =
-          fmt::format("{} {}, share of chunk tokens, first {} requests", name, a[tier].name, n);
-      results.add(share + ", real run", 100 * a[tier].share, "%");
-      results.add(share + ", stand-in", 100 * b[tier].share, "%");
-      greatest = std::max(greatest, 100 * std::abs(a[tier].share - b[tier].share));
-    }
-    results.add(name + " stand-in against the real run, greatest difference", greatest, "points",
-                kCheckPoints, true);
+// Holds the requests that were run for real as well against what they were there.
+void check(TraceRows real, TraceRows modelled, ModelledFigures& out) {
+  out.n_checked = std::min(real.size(), modelled.size());
+  out.real = tier_shares(real.first(out.n_checked));
+  out.modelled = tier_shares(modelled.first(out.n_checked));
+  for (size_t tier = 0; tier < out.real.size(); ++tier) {
+    const double difference = std::abs(out.real[tier].share - out.modelled[tier].share);
+    out.greatest_difference = std::max(out.greatest_difference, 100 * difference);
   }
 }
 
 }  // namespace
 
 bool bench_trace_long(const TraceOptions& options, TraceRig& rig, const LongTrace& trace,
-                      ResultList& results) {
+                      LongReport& report) {
   LongRun run(options, rig, trace.real);
+  const std::vector<double> row_ms = run.row_ms();
   const TraceTable table = run.run(trace.requests);
-  if (table.rows.front().empty()) return false;
-  results.add("requests", static_cast<double>(table.rows.front().size()), "requests");
-  run.report_model(results);
-  check(trace.real, table, results);
-  summarise_model(table, results);
-  summarise_model_pairs(table, results);
-  summarise_steady_state(table, results);
+  report.n_requests = table.rows.front().size();
+  if (report.n_requests == 0) return false;
+  for (size_t i = 0; i < table.configs.size(); ++i) {
+    const TraceRows rows = table.rows[i];
+    ModelledFigures& c = report.configs.emplace_back();
+    c.config = table.configs[i];
+    c.row_ms = row_ms[i];
+    c.tiers = tier_shares(rows);
+    c.rows_share = rows_share(rows);
+    c.ttft_mean = mean_ttft(rows);
+    const auto at = std::find(trace.real.configs.begin(), trace.real.configs.end(), c.config);
+    CHECK(at != trace.real.configs.end());
+    check(trace.real.rows[static_cast<size_t>(at - trace.real.configs.begin())], rows, c);
+  }
+  report.pairs = modelled_pairs(table);
+  report.steady = steady_figures(table);
   return table.is_complete;
 }
 

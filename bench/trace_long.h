@@ -17,9 +17,9 @@ struct LongTrace {
 };
 
 // Configurations with adaptive context are left out: where it stops, only a model can say. False:
-// it was stopped, and `results` are of the requests before that. Throws Error(kIo) when a stand-in
+// it was stopped, and `report` is of the requests before that. Throws Error(kIo) when a stand-in
 // blob cannot be stored.
 bool bench_trace_long(const TraceOptions& options, TraceRig& rig, const LongTrace& trace,
-                      ResultList& results);
+                      LongReport& report);
 
 }  // namespace tessera

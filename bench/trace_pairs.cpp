@@ -1,7 +1,5 @@
 #include "bench/trace_pairs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -29,14 +27,6 @@ constexpr Pair kPairs[] = {
 };
 // What every other configuration is held against.
 constexpr std::string_view kBaselines[] = {"full", "prefix", "cacheblend"};
-
-// The same at fewest and at most passages: its figure of top-k.
-struct PaperRange {
-  double top_2;
-  double top_8;
-};
-constexpr PaperRange kPaperAdaptive = {2.93, 4.67};
-constexpr PaperRange kPaperPrefix = {1.76, 1.13};
 
 // Not where it was not run.
 const std::vector<TraceRow>* find_rows(const TraceTable& table, std::string_view config) {
@@ -76,63 +66,27 @@ std::vector<Pair> pairs_of(const TraceTable& table) {
   return out;
 }
 
-// Request by request: each resample takes the same ones of both.
-Estimate ratio_of_means(TraceRows slower, TraceRows sooner, const Resamples& resamples) {
-  std::vector<double> ratios(resamples.size());
-  for (size_t i = 0; i < ratios.size(); ++i) {
-    double a = 0, b = 0;
-    for (const uint32_t pick : resamples[i]) {
-      a += slower[pick].ttft_ms;
-      b += sooner[pick].ttft_ms;
-    }
-    ratios[i] = a / b;
-  }
-  std::sort(ratios.begin(), ratios.end());
-  return {mean_ttft(slower) / mean_ttft(sooner), quantile(ratios, 0.025), quantile(ratios, 0.975)};
+PairSide side_of(std::string_view config, TraceRows rows) {
+  return {std::string(config), mean_of(rows, [](const TraceRow& r) { return r.f1; }),
+          mean_of(rows, [](const TraceRow& r) { return r.kl; })};
 }
 
-void add_pair(const TraceTable& table, const Pair& pair, const Resamples& resamples,
-              ResultList& results) {
+PairFigures figures_of(const TraceTable& table, const Pair& pair, const Resamples& resamples) {
   const std::vector<TraceRow>& a = *find_rows(table, pair.slower);
   const std::vector<TraceRow>& b = *find_rows(table, pair.sooner);
-  const std::string name = fmt::format("ttft {} / {}", pair.slower, pair.sooner);
-  results.add_interval(name + ", ratio of means", ratio_of_means(a, b, resamples), "x",
-                       {pair.target, std::nullopt});
-  double sum = 0, greatest = 0;
+  PairFigures out;
+  out.slower = side_of(pair.slower, a);
+  out.sooner = side_of(pair.sooner, b);
+  out.ratio = ratio_of_means(a, b, resamples);
+  double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double ratio = a[i].ttft_ms / b[i].ttft_ms;
     sum += ratio;
-    greatest = std::max(greatest, ratio);
+    out.greatest_ratio = std::max(out.greatest_ratio, ratio);
   }
-  results.add(name + ", mean of the ratios of each request", sum / static_cast<double>(a.size()),
-              "x");
-  results.add(name + ", greatest single measurement", greatest, "x");
-  for (const std::vector<TraceRow>* side : {&a, &b}) {
-    const std::string of = side == &a ? std::string(pair.slower) : std::string(pair.sooner);
-    results.add(fmt::format("{}, F1 of {}", name, of),
-                mean_of(*side, [](const TraceRow& r) { return r.f1; }), "share");
-    results.add(fmt::format("{}, mean KL to full over all passages of {}", name, of),
-                mean_of(*side, [](const TraceRow& r) { return r.kl; }), "nats");
-  }
-}
-
-// Whether fewer passages cost quality: question by question against the same policy with all.
-void add_f1_differences(const TraceTable& table, const Resamples& resamples, bool has_targets,
-                        ResultList& results) {
-  constexpr std::string_view kSuffix = "+aca";
-  for (const std::string& config : table.configs) {
-    if (!config.ends_with(kSuffix)) continue;
-    const std::string fixed = config.substr(0, config.size() - kSuffix.size());
-    const std::vector<TraceRow>* all = find_rows(table, fixed);
-    if (all == nullptr) continue;
-    const std::vector<TraceRow>& own = *find_rows(table, config);
-    std::vector<double> differences;
-    for (size_t i = 0; i < own.size(); ++i) differences.push_back(own[i].f1 - (*all)[i].f1);
-    IntervalTargets targets;
-    if (has_targets && own.size() >= kQualityRequests) targets.low = kF1Loss;
-    results.add_interval(fmt::format("F1 {} - {}", config, fixed),
-                         estimate(differences, Statistic::kMean, resamples), "share", targets);
-  }
+  out.mean_of_ratios = sum / static_cast<double>(a.size());
+  out.paper_mean = pair.target;
+  return out;
 }
 
 TraceTable of_source(const TraceTable& table, const std::string& source) {
@@ -140,20 +94,6 @@ TraceTable of_source(const TraceTable& table, const std::string& source) {
   for (std::vector<TraceRow>& rows : out.rows)
     std::erase_if(rows, [&](const TraceRow& row) { return row.source != source; });
   return out;
-}
-
-void add_range(std::span<const TopKRatios> ratios, std::optional<double> TopKRatios::*value,
-               const PaperRange& paper, const std::string& name, ResultList& results) {
-  const std::optional<double> first = ratios.front().*value, last = ratios.back().*value;
-  if (!first || !last) return;
-  for (const TopKRatios& r : ratios) {
-    if (r.*value) results.add(fmt::format("{}, top-{}", name, r.top_k), *(r.*value), "x");
-  }
-  results.add(name + ", the paper's at top-2", paper.top_2, "x");
-  results.add(name + ", the paper's at top-8", paper.top_8, "x");
-  results.add(fmt::format("{}, top-{} over top-{}: above 1 the lead grows", name,
-                          ratios.back().top_k, ratios.front().top_k),
-              *last / *first, "x");
 }
 
 }  // namespace
@@ -166,51 +106,61 @@ std::optional<double> ttft_ratio(const TraceTable& table, std::string_view slowe
   return mean_ttft(*a) / mean_ttft(*b);
 }
 
-void summarise_pairs(const TraceTable& table, const Resamples& resamples, bool has_targets,
-                     ResultList& results) {
-  for (Pair pair : pairs_of(table)) {
-    if (!has_targets) pair.target.reset();
-    add_pair(table, pair, resamples, results);
-  }
-  add_f1_differences(table, resamples, has_targets, results);
+std::vector<PairFigures> pair_figures(const TraceTable& table, const Resamples& resamples) {
+  std::vector<PairFigures> out;
+  for (const Pair& pair : pairs_of(table)) out.push_back(figures_of(table, pair, resamples));
+  return out;
 }
 
-void summarise_model_pairs(const TraceTable& table, ResultList& results) {
+std::vector<ModelledPair> modelled_pairs(const TraceTable& table) {
+  std::vector<ModelledPair> out;
   for (const Pair& pair : pairs_of(table)) {
     if (const std::optional<double> ratio = ttft_ratio(table, pair.slower, pair.sooner))
-      results.add(fmt::format("ttft {} / {}, ratio of means", pair.slower, pair.sooner), *ratio,
-                  "x");
+      out.push_back({std::string(pair.slower), std::string(pair.sooner), *ratio});
   }
+  return out;
 }
 
-void summarise_sources(const TraceTable& table, ResultList& results) {
+std::vector<F1Difference> f1_differences(const TraceTable& table, const Resamples& resamples,
+                                         bool has_target) {
+  constexpr std::string_view kSuffix = "+aca";
+  std::vector<F1Difference> out;
+  for (const std::string& config : table.configs) {
+    if (!config.ends_with(kSuffix)) continue;
+    const std::string fixed = config.substr(0, config.size() - kSuffix.size());
+    const std::vector<TraceRow>* all = find_rows(table, fixed);
+    if (all == nullptr) continue;
+    const std::vector<TraceRow>& own = *find_rows(table, config);
+    std::vector<double> differences;
+    for (size_t i = 0; i < own.size(); ++i) differences.push_back(own[i].f1 - (*all)[i].f1);
+    std::optional<double> low_target;
+    if (has_target && own.size() >= kQualityRequests) low_target = kF1Loss;
+    out.push_back({config, fixed, estimate(differences, Statistic::kMean, resamples), low_target});
+  }
+  return out;
+}
+
+std::vector<SourceFigures> source_figures(const TraceTable& table) {
   std::set<std::string> sources;
   for (const TraceRow& row : table.rows.front()) sources.insert(row.source);
-  if (sources.size() < 2) return;
+  if (sources.size() < 2) return {};
+  std::vector<SourceFigures> out;
   for (const std::string& source : sources) {
     const TraceTable own = of_source(table, source);
-    const std::string stem = std::filesystem::path(source).stem().string();
-    results.add(stem + ": requests", static_cast<double>(own.rows.front().size()), "requests");
+    SourceFigures& figures = out.emplace_back();
+    figures.name = std::filesystem::path(source).stem().string();
+    figures.n_requests = own.rows.front().size();
     for (size_t i = 0; i < own.configs.size(); ++i) {
-      const std::string& config = own.configs[i];
-      summarise_context(own.rows[i], fmt::format("{}: {}", stem, config), results);
+      SourceConfig& c = figures.configs.emplace_back();
+      c.config = own.configs[i];
+      c.n_seen = mean_of(own.rows[i], [](const TraceRow& r) { return r.n_seen; });
+      c.context = context_figures(own.rows[i]);
       const bool is_baseline =
-          std::find(std::begin(kBaselines), std::end(kBaselines), config) != std::end(kBaselines);
-      const std::optional<double> gain = ttft_ratio(own, "cacheblend", config);
-      if (gain && !is_baseline)
-        results.add(fmt::format("{}: ttft cacheblend / {}, ratio of means", stem, config), *gain,
-                    "x");
+          std::find(std::begin(kBaselines), std::end(kBaselines), c.config) != std::end(kBaselines);
+      if (!is_baseline) c.cacheblend_ratio = ttft_ratio(own, "cacheblend", c.config);
     }
   }
-}
-
-void summarise_top_k(std::vector<TopKRatios> ratios, ResultList& results) {
-  if (ratios.size() < 2) return;
-  std::ranges::sort(ratios, {}, &TopKRatios::top_k);
-  add_range(ratios, &TopKRatios::adaptive, kPaperAdaptive,
-            "ttft full / adacache+aca, ratio of means", results);
-  add_range(ratios, &TopKRatios::prefix, kPaperPrefix, "ttft full / prefix, ratio of means",
-            results);
+  return out;
 }
 
 }  // namespace tessera

@@ -1,9 +1,7 @@
 #pragma once
 // How the configurations of a trace compare with each other, beside what AdaCache's paper reports.
 // Pure; thread-safe.
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,24 +13,20 @@ namespace tessera {
 std::optional<double> ttft_ratio(const TraceTable& table, std::string_view slower,
                                  std::string_view sooner);
 
-// Per pair the ratio of mean TTFTs, with what else it is to be judged by; then what adaptive
-// context does to F1. `has_targets`: the run is of the paper's kind, so its means are targets.
-void summarise_pairs(const TraceTable& table, const Resamples& resamples, bool has_targets,
-                     ResultList& results);
+// Each baseline with all others, then the pairs of the paper that are none of these. `resamples`:
+// of the requests.
+std::vector<PairFigures> pair_figures(const TraceTable& table, const Resamples& resamples);
 
 // The ratios alone: all that modelled times can say.
-void summarise_model_pairs(const TraceTable& table, ResultList& results);
+std::vector<ModelledPair> modelled_pairs(const TraceTable& table);
+
+// Of each configuration with adaptive context whose policy ran without it too. `has_target`: the
+// run is of the paper's kind, and bounds the difference where it has requests enough.
+std::vector<F1Difference> f1_differences(const TraceTable& table, const Resamples& resamples,
+                                         bool has_target);
 
 // Per file of questions how many passages were seen and what is gained over CacheBlend; nothing
 // for one file.
-void summarise_sources(const TraceTable& table, ResultList& results);
-
-struct TopKRatios {
-  int32_t top_k = 0;
-  std::optional<double> adaptive;  // full / adacache+aca
-  std::optional<double> prefix;    // full / prefix
-};
-// Whether the lead grows with the passages; nothing for one number of them.
-void summarise_top_k(std::vector<TopKRatios> ratios, ResultList& results);
+std::vector<SourceFigures> source_figures(const TraceTable& table);
 
 }  // namespace tessera

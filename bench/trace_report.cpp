@@ -1,11 +1,8 @@
 #include "bench/trace_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -20,7 +17,6 @@ constexpr size_t kTailRequests = 100;     // fewer have no 99th percentile to sp
 constexpr size_t kSteadyWindow = 200;     // requests at each end
 constexpr size_t kSteadyRequests = 1000;  // fewer may not have come to rest
 constexpr double kSteadyPoints = 2;       // the ends may differ by
-constexpr double kGenerationRatio = 1.2;  // KL of the last generation to that of the first
 
 double mean(std::span<const double> values) {
   if (values.empty()) return 0;
@@ -51,65 +47,24 @@ double share_of_match(TraceRows rows, Match match) {
       [](const TraceRow& r) { return tokens_of_chunks(r, std::nullopt); });
 }
 
-double row_share(TraceRows rows) {
-  return 100 * share_of(
-                   rows, [](const TraceRow& r) { return r.rows; },
-                   [](const TraceRow& r) { return r.n_full; });
-}
-
-void add_tiers(TraceRows rows, const std::string& name, ResultList& results) {
-  for (const TierShare& tier : tier_shares(rows))
-    results.add(fmt::format("{} {}, share of chunk tokens", name, tier.name), 100 * tier.share,
-                "%");
-}
-
-void add_rows(TraceRows rows, const std::string& name, ResultList& results) {
-  results.add(name + " tokens recomputed, mean",
-              mean_of(rows, [](const TraceRow& r) { return r.account.recomputed; }), "tokens");
-  results.add(
-      name +
-          " rows computed, the probe's and repeated ones included, share of the whole prompt of "
-          "all passages",
-      row_share(rows), "%");
-}
-
-void add_times(TraceRows rows, const std::string& name, ResultList& results) {
+TtftFigures ttft_figures(TraceRows rows) {
   std::vector<double> ttft = values_of(rows, [](const TraceRow& r) { return r.ttft_ms; });
-  results.add(name + " ttft mean", mean(ttft), "ms");
+  TtftFigures out;
+  out.mean = mean(ttft);
   std::sort(ttft.begin(), ttft.end());
-  for (const int percent : {50, 90, 99}) {
-    if (percent == 99 && ttft.size() < kTailRequests) continue;
-    results.add(fmt::format("{} ttft p{}", name, percent), quantile(ttft, percent / 100.0), "ms");
-  }
+  out.p50 = quantile(ttft, 0.5);
+  out.p90 = quantile(ttft, 0.9);
+  if (ttft.size() >= kTailRequests) out.p99 = quantile(ttft, 0.99);
+  return out;
 }
 
-void add_publishing(TraceRows rows, const std::string& name, ResultList& results) {
-  results.add(name + " storing after the answer, mean",
-              mean_of(rows, [](const TraceRow& r) { return r.publish_ms; }), "ms");
-  results.add(name + " requests whose chunks were not all stored",
-              static_cast<double>(
-                  std::ranges::count_if(rows, [](const TraceRow& r) { return !r.is_published; })),
-              "requests");
+double mean_seen(TraceRows rows) {
+  return mean_of(rows, [](const TraceRow& r) { return r.n_seen; });
 }
 
-bool is_adaptive(TraceRows rows) {
-  return std::ranges::any_of(rows, [](const TraceRow& r) { return r.adaptive.has_value(); });
-}
-
-void add_quality(TraceRows rows, const std::string& name, const Resamples& resamples,
-                 ResultList& results) {
-  const auto add = [&](std::string_view what, const RowValue& value, const std::string& unit) {
-    results.add_interval(fmt::format("{} {}", name, what),
-                         estimate(values_of(rows, value), Statistic::kMean, resamples), unit);
-  };
-  add("F1", [](const TraceRow& r) { return r.f1; }, "share");
-  add("EM", [](const TraceRow& r) { return r.exact_match; }, "share");
-  const RowValue kl = [](const TraceRow& r) { return r.kl; };
-  if (!is_adaptive(rows)) return add("mean KL to full", kl, "nats");
-  add("mean KL to full over all passages", kl, "nats");
-  add(
-      "mean KL to full over the passages seen", [](const TraceRow& r) { return r.kl_seen; },
-      "nats");
+// A value of adaptive context, 0 where a request had none.
+double mean_of_reports(TraceRows rows, double (*value)(const AdaptiveReport&)) {
+  return mean_of(rows, [value](const TraceRow& r) { return r.adaptive ? value(*r.adaptive) : 0; });
 }
 
 ordered_json json_of(const SegmentReport& s) {
@@ -163,19 +118,6 @@ double mean_ttft(TraceRows rows) {
   return mean_of(rows, [](const TraceRow& r) { return r.ttft_ms; });
 }
 
-void ResultList::add(std::string_view name, double value, std::string unit,
-                     std::optional<double> target, bool at_most) {
-  results_.push_back(
-      {fmt::format("{} {}", heading_, name), value, std::move(unit), target, at_most});
-}
-
-void ResultList::add_interval(const std::string& name, const Estimate& estimate,
-                              const std::string& unit, const IntervalTargets& targets) {
-  add(name, estimate.value, unit, targets.value);
-  add(name + ", low end of 95%", estimate.low, unit, targets.low);
-  add(name + ", high end of 95%", estimate.high, unit);
-}
-
 ordered_json record_of(const TraceRow& row) {
   ordered_json segments = ordered_json::array();
   for (const SegmentReport& s : row.segments) segments.push_back(json_of(s));
@@ -209,118 +151,120 @@ ordered_json record_of(const TraceRow& row) {
           {"answer", row.answer}};
 }
 
-std::vector<TierShare> tier_shares(TraceRows rows) {
+TierShares tier_shares(TraceRows rows) {
   return {{"hard", share_of_match(rows, Match::kExact)},
           {"soft", share_of_match(rows, Match::kSoft)},
           {"independent", share_of_match(rows, Match::kIndependent)},
           {"miss", share_of_match(rows, Match::kMiss)}};
 }
 
-void summarise_context(TraceRows rows, const std::string& name, ResultList& results) {
-  if (!is_adaptive(rows)) return;
-  std::map<int32_t, size_t> counts;
-  for (const TraceRow& row : rows) ++counts[row.n_seen];
-  const auto n = static_cast<double>(rows.size());
-  for (const auto& [n_seen, count] : counts) {
-    results.add(fmt::format("{} saw {} passages, share of requests", name, n_seen),
-                100 * static_cast<double>(count) / n, "%");
-  }
-  const double seen = mean_of(rows, [](const TraceRow& r) { return r.n_seen; });
-  const double variance =
-      mean_of(rows, [seen](const TraceRow& r) { return (r.n_seen - seen) * (r.n_seen - seen); });
-  results.add(name + " passages seen, mean", seen, "passages");
-  results.add(name + " passages seen, standard deviation", std::sqrt(variance), "passages");
-  const auto add = [&](std::string_view what, double (*value)(const AdaptiveReport&), double scale,
-                       const std::string& unit) {
-    const auto of_row = [value](const TraceRow& r) { return r.adaptive ? value(*r.adaptive) : 0; };
-    results.add(fmt::format("{} {}", name, what), scale * mean_of(rows, of_row), unit);
-  };
-  add(
-      "stopped because it was sure, share of requests",
-      [](const AdaptiveReport& a) { return a.is_confident ? 1.0 : 0.0; }, 100, "%");
-  add(
-      "rounds, mean", [](const AdaptiveReport& a) { return static_cast<double>(a.rounds.size()); },
-      1, "rounds");
-  add(
-      "rounds at which it breaks even, mean",
-      [](const AdaptiveReport& a) { return a.break_even_rounds; }, 1, "rounds");
-  results.add(
-      name + " repeated rows of the question, share of the whole prompt",
-      100 * share_of(
-                rows, [](const TraceRow& r) { return r.adaptive ? r.adaptive->repeated_rows : 0; },
-                [](const TraceRow& r) { return r.n_full; }),
-      "%");
+double rows_share(TraceRows rows) {
+  return share_of(
+      rows, [](const TraceRow& r) { return r.rows; }, [](const TraceRow& r) { return r.n_full; });
 }
 
-void summarise_model(const TraceTable& table, ResultList& results) {
-  for (size_t i = 0; i < table.configs.size(); ++i) {
-    const TraceRows rows = table.rows[i];
-    const std::string& name = table.configs[i];
-    add_tiers(rows, name, results);
-    results.add(name + " rows computed, without a probe's, share of the whole prompt",
-                row_share(rows), "%");
-    results.add(name + " ttft mean", mean_ttft(rows), "ms");
+Estimate ratio_of_means(TraceRows slower, TraceRows sooner, const Resamples& resamples) {
+  std::vector<double> ratios(resamples.size());
+  for (size_t i = 0; i < ratios.size(); ++i) {
+    double a = 0, b = 0;
+    for (const uint32_t pick : resamples[i]) {
+      a += slower[pick].ttft_ms;
+      b += sooner[pick].ttft_ms;
+    }
+    ratios[i] = a / b;
   }
+  std::sort(ratios.begin(), ratios.end());
+  return {mean_ttft(slower) / mean_ttft(sooner), quantile(ratios, 0.025), quantile(ratios, 0.975)};
 }
 
-void summarise(const TraceTable& table, const Resamples& resamples, ResultList& results) {
+std::optional<ContextFigures> context_figures(TraceRows rows) {
+  if (std::ranges::none_of(rows, [](const TraceRow& r) { return r.adaptive.has_value(); }))
+    return std::nullopt;
+  ContextFigures out;
+  for (const TraceRow& row : rows) out.seen_shares[row.n_seen] += 1;
+  for (auto& [n_seen, share] : out.seen_shares) share /= static_cast<double>(rows.size());
+  const double seen = mean_seen(rows);
+  out.seen_deviation = std::sqrt(
+      mean_of(rows, [seen](const TraceRow& r) { return (r.n_seen - seen) * (r.n_seen - seen); }));
+  out.confident_share =
+      mean_of_reports(rows, [](const AdaptiveReport& a) { return a.is_confident ? 1.0 : 0.0; });
+  out.n_rounds = mean_of_reports(
+      rows, [](const AdaptiveReport& a) { return static_cast<double>(a.rounds.size()); });
+  out.break_even_rounds =
+      mean_of_reports(rows, [](const AdaptiveReport& a) -> double { return a.break_even_rounds; });
+  out.repeated_rows_share = share_of(
+      rows, [](const TraceRow& r) { return r.adaptive ? r.adaptive->repeated_rows : 0; },
+      [](const TraceRow& r) { return r.n_full; });
+  return out;
+}
+
+std::vector<ConfigFigures> config_figures(const TraceTable& table, const Resamples& resamples) {
   CHECK(!table.configs.empty() && !table.rows.front().empty());
+  std::vector<ConfigFigures> out;
   for (size_t i = 0; i < table.configs.size(); ++i) {
     const TraceRows rows = table.rows[i];
-    const std::string& name = table.configs[i];
-    add_tiers(rows, name, results);
-    add_rows(rows, name, results);
-    add_times(rows, name, results);
-    add_publishing(rows, name, results);
-    add_quality(rows, name, resamples, results);
-    summarise_context(rows, name, results);
+    const auto quality = [&](const RowValue& value) {
+      return estimate(values_of(rows, value), Statistic::kMean, resamples);
+    };
+    ConfigFigures& c = out.emplace_back();
+    c.config = table.configs[i];
+    c.tiers = tier_shares(rows);
+    c.recomputed_tokens = mean_of(rows, [](const TraceRow& r) { return r.account.recomputed; });
+    c.rows_share = rows_share(rows);
+    c.ttft = ttft_figures(rows);
+    c.full_ratio = ratio_of_means(table.rows.front(), rows, resamples);
+    c.publish_ms = mean_of(rows, [](const TraceRow& r) { return r.publish_ms; });
+    c.n_unpublished = static_cast<size_t>(
+        std::ranges::count_if(rows, [](const TraceRow& r) { return !r.is_published; }));
+    c.f1 = quality([](const TraceRow& r) { return r.f1; });
+    c.exact_match = quality([](const TraceRow& r) { return r.exact_match; });
+    c.kl = quality([](const TraceRow& r) { return r.kl; });
+    c.kl_seen = quality([](const TraceRow& r) { return r.kl_seen; });
+    c.n_seen = mean_seen(rows);
+    c.context = context_figures(rows);
   }
+  return out;
 }
 
-void summarise_steady_state(const TraceTable& table, ResultList& results) {
+std::vector<SteadyFigures> steady_figures(const TraceTable& table) {
+  std::vector<SteadyFigures> out;
   for (size_t i = 0; i < table.configs.size(); ++i) {
     const TraceRows rows = table.rows[i];
-    const std::string& name = table.configs[i];
-    if (name == "full" || rows.size() < 2) continue;
-    const size_t window = std::min(kSteadyWindow, rows.size() / 2);
-    const TraceRows first = rows.first(window), last = rows.last(window);
-    add_tiers(first, fmt::format("{} first {} requests", name, window), results);
-    add_tiers(last, fmt::format("{} last {} requests", name, window), results);
-    const bool has_target = rows.size() >= kSteadyRequests && window == kSteadyWindow;
-    results.add(
-        name + " found, the last requests against the first, difference either way",
-        100 * std::abs(share_of_match(last, Match::kMiss) - share_of_match(first, Match::kMiss)),
-        "points", has_target ? std::optional(kSteadyPoints) : std::nullopt, true);
+    if (table.configs[i] == "full" || rows.size() < 2) continue;
+    SteadyFigures& s = out.emplace_back();
+    s.config = table.configs[i];
+    s.window = std::min(kSteadyWindow, rows.size() / 2);
+    const TraceRows first = rows.first(s.window), last = rows.last(s.window);
+    s.first = tier_shares(first);
+    s.last = tier_shares(last);
+    s.found_difference =
+        100 * std::abs(share_of_match(last, Match::kMiss) - share_of_match(first, Match::kMiss));
+    if (rows.size() >= kSteadyRequests) s.ceiling = kSteadyPoints;
   }
+  return out;
 }
 
-void summarise_generations(const TraceTable& table, size_t n_lists, ResultList& results) {
+std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_lists) {
   CHECK(n_lists > 0);
+  std::vector<LineageFigures> out;
   for (size_t i = 0; i < table.configs.size(); ++i) {
-    const std::string& name = table.configs[i];
-    if (name == "full") continue;
+    if (table.configs[i] == "full") continue;
     const TraceRows rows = table.rows[i];
-    std::vector<double> kl;
+    LineageFigures& c = out.emplace_back();
+    c.config = table.configs[i];
     for (size_t begin = 0; begin + n_lists <= rows.size(); begin += n_lists) {
       const TraceRows own = rows.subspan(begin, n_lists);
-      kl.push_back(mean_of(own, [](const TraceRow& r) { return r.kl; }));
-      const std::string generation = fmt::format("{} generation {}", name, kl.size());
-      results.add(generation + " mean KL to full", kl.back(), "nats");
-      results.add(generation + " soft, share of chunk tokens",
-                  100 * share_of_match(own, Match::kSoft), "%");
-      results.add(generation + " greatest depth of approximation that was loaded",
-                  greatest_depth(own), "");
+      c.generations.push_back({mean_of(own, [](const TraceRow& r) { return r.kl; }),
+                               share_of_match(own, Match::kSoft), greatest_depth(own)});
     }
-    // What the paper does is shown beside it, without a promise.
-    const bool is_bounded = name == "adacache";
-    if (kl.size() > 1) {
-      results.add(fmt::format("{} KL of generation {} / generation 1", name, kl.size()),
-                  kl.front() > 0 ? kl.back() / kl.front() : 0, "x",
-                  is_bounded ? std::optional(kGenerationRatio) : std::nullopt, true);
+    if (c.generations.size() > 1) {
+      const double first = c.generations.front().kl;
+      c.kl_growth = first > 0 ? c.generations.back().kl / first : 0;
     }
-    results.add(name + " greatest depth of approximation that was loaded", greatest_depth(rows), "",
-                is_bounded ? std::optional(1.0) : std::nullopt, true);
+    c.depth = greatest_depth(rows);
+    c.is_bounded = c.config == "adacache";
   }
+  return out;
 }
 
 }  // namespace tessera

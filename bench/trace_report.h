@@ -7,11 +7,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "bench/bench.h"
+#include "bench/trace_figures.h"
 #include "engine/engine.h"
 #include "eval/statistics.h"
 
@@ -61,54 +59,28 @@ std::vector<double> values_of(TraceRows rows, const RowValue& value);
 double mean_of(TraceRows rows, const RowValue& value);  // 0 where there are none
 double mean_ttft(TraceRows rows);
 
-struct IntervalTargets {
-  std::optional<double> value;  // at least
-  std::optional<double> low;    // of the interval: at least
-};
-
-// Results under one heading.
-class ResultList {
- public:
-  explicit ResultList(std::string heading) : heading_(std::move(heading)) {}
-  void add(std::string_view name, double value, std::string unit,
-           std::optional<double> target = std::nullopt, bool at_most = false);
-  // The value, then the ends of its interval.
-  void add_interval(const std::string& name, const Estimate& estimate, const std::string& unit,
-                    const IntervalTargets& targets = {});
-  bool empty() const { return results_.empty(); }
-  std::vector<BenchResult> take() { return std::move(results_); }
-
- private:
-  std::string heading_;
-  std::vector<BenchResult> results_;
-};
-
 // One line of a run's file; every soft hit names the keys that it was found by.
 nlohmann::ordered_json record_of(const TraceRow& row);
 
-struct TierShare {
-  std::string_view name;
-  double share = 0;  // 0..1
-};
-// Hard, soft, independent, miss: of the tokens of all chunks that stood in prompts.
-std::vector<TierShare> tier_shares(TraceRows rows);
+// Of the tokens of all chunks that stood in prompts.
+TierShares tier_shares(TraceRows rows);
+double rows_share(TraceRows rows);
 
-// Per configuration hit shares, rows, times, quality and passages seen. `resamples`: of the
-// requests.
-void summarise(const TraceTable& table, const Resamples& resamples, ResultList& results);
+// Of mean TTFTs. Request by request: each resample takes the same ones of both.
+Estimate ratio_of_means(TraceRows slower, TraceRows sooner, const Resamples& resamples);
 
-// Of requests with adaptive context how many passages they saw and why they stopped; nothing of
-// others.
-void summarise_context(TraceRows rows, const std::string& name, ResultList& results);
+// Per configuration; `resamples`: of the requests, of which there must be some.
+std::vector<ConfigFigures> config_figures(const TraceTable& table, const Resamples& resamples);
 
-// What a modelled run can say: hit shares, rows and mean times.
-void summarise_model(const TraceTable& table, ResultList& results);
+// Nothing of requests without adaptive context.
+std::optional<ContextFigures> context_figures(TraceRows rows);
 
-// Hit shares of the first requests and of the last; a target for long traces alone.
-void summarise_steady_state(const TraceTable& table, ResultList& results);
+// Hit shares of the first requests and of the last, but for full prefill; a ceiling for long traces
+// alone.
+std::vector<SteadyFigures> steady_figures(const TraceTable& table);
 
-// KL, soft hits and depth by generation, where the requests are the same `n_lists` lists of
-// passages again and again. Generations that were not finished are left out.
-void summarise_generations(const TraceTable& table, size_t n_lists, ResultList& results);
+// KL, soft hits and depth by generation, but for full prefill, where the requests are the same
+// `n_lists` lists of passages again and again. Generations that were not finished are left out.
+std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_lists);
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "kv/chunk_format.h"
 
 namespace tessera {
@@ -19,11 +20,10 @@ namespace fs = std::filesystem;
 std::string text_of(const fs::path& file) {
   const std::optional<std::vector<std::byte>> bytes = read_file(file);
   if (!bytes) {
-    throw Error(
-        ErrorCode::kNotFound,
-        fmt::format("cannot read {} - there is no such file, or it may not be read - name a "
-                    "JSONL file",
-                    file.string()));
+    throw Error(ErrorCode::kNotFound, fmt::format("cannot read {} - there is no such file, it is a "
+                                                  "folder, or it may not be read - name a "
+                                                  "JSONL file",
+                                                  file.string()));
   }
   std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   if (text.starts_with("\x1f\x8b")) {
@@ -37,7 +37,14 @@ std::string text_of(const fs::path& file) {
 TraceData read_data(const TraceOptions& o) {
   TraceData data;
   for (const fs::path& file : o.question_files) add_questions(text_of(file), file.string(), data);
-  if (!o.corpus_file.empty()) add_passages(text_of(o.corpus_file), o.corpus_file.string(), data);
+  if (o.corpus_file.empty()) return data;
+  const std::string corpus = text_of(o.corpus_file);
+  if (is_blank(corpus)) {
+    throw Error(ErrorCode::kInvalidRequest,
+                fmt::format("{} - holds no passage - name another --corpus, or none",
+                            o.corpus_file.string()));
+  }
+  add_passages(corpus, o.corpus_file.string(), data);
   return data;
 }
 
@@ -196,6 +203,7 @@ StoreLimits TraceRig::limits() {
 const StoredBlobs& TraceRig::warm_blobs() {
   if (!warm_.folder.empty()) return warm_;
   const fs::path folder = o_.warm_dir.empty() ? o_.work_dir / "warm" : o_.warm_dir;
+  make_private_dir(folder);  // one that cannot be used is no fault to go on after
   std::vector<std::unique_ptr<Tier>> tiers;
   tiers.push_back(make_tier("disk", {.dir = folder, .limit_bytes = 0}));
   ChunkStore store(std::move(tiers));

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCommand = "analyze attention";
 constexpr const char* kAllTasks = "all tasks";
+// What --out gets.
+constexpr const char* kNumbersName = "attention.json";
+constexpr const char* kSvgName = "attention.svg";
+constexpr const char* kPngName = "attention.png";
 
 struct AttentionOptions {
   ModelOptions model;
@@ -51,10 +56,21 @@ void check(const AttentionOptions& o) {
                           kCommand, n_passages, kLeastAttentionChunks));
 }
 
-// A folder that cannot be written to must not cost the run.
+[[noreturn]] void refuse_file(const fs::path& path, const std::string& why) {
+  throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - make room or name another folder "
+                                          "with --out",
+                                          path.string(), why));
+}
+
+// A folder that cannot be written to, or one in the place of a file, must not cost the run.
 void make_writable(const fs::path& dir) {
   make_private_dir(dir);
   const ScratchFolder probe(dir);
+  for (const char* name : {kNumbersName, kSvgName, kPngName}) {
+    std::error_code ignored;
+    if (fs::is_directory(fs::symlink_status(dir / name, ignored)))
+      refuse_file(dir / name, "it is a folder");
+  }
 }
 
 struct PlannedPrompt {
@@ -279,9 +295,7 @@ HeatStrip strip_of(const TaskReport& task, const ModelConfig& config) {
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   std::string why;
   if (write_file_atomic(path, {&bytes, 1}, why)) return;
-  throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - make room or name another folder "
-                                          "with --out",
-                                          path.string(), why));
+  refuse_file(path, why);
 }
 
 void write_file(const fs::path& path, const std::string& text) {
@@ -293,10 +307,10 @@ void write_files(const fs::path& dir, const json& report, const std::vector<Task
   std::vector<HeatStrip> strips;
   strips.reserve(reports.size());
   for (const TaskReport& task : reports) strips.push_back(strip_of(task, config));
-  write_file(dir / "attention.json",
+  write_file(dir / kNumbersName,
              report.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
-  write_file(dir / "attention.svg", heatmap_svg(strips));
-  write_file(dir / "attention.png", heatmap_png(strips));
+  write_file(dir / kSvgName, heatmap_svg(strips));
+  write_file(dir / kPngName, heatmap_png(strips));
 }
 
 void print_table(const Session& session, const std::vector<TaskReport>& reports) {
@@ -328,6 +342,16 @@ void print_table(const Session& session, const std::vector<TaskReport>& reports)
   session.print("\n" + verdict_text(reports.back().reading) + "\n");
 }
 
+// What stands in for a layer that was found is named as such.
+std::string sink_layer_text(const AttentionReading& r) {
+  const bool turns = r.turn_layer >= 0, has_sink = r.late_has_sink();
+  std::string_view origin;
+  if (turns && !has_sink) origin = ", where attention leaves the predecessor, for no clear sink";
+  if (!turns && has_sink) origin = ", the middle one, for want of a layer where attention turns";
+  if (!turns && !has_sink) origin = ", the middle one, for want of a clear sink";
+  return fmt::format("sink layer {}{}", r.sink_layer, origin);
+}
+
 void store_sink_layer(const std::string& model_digest, int32_t layer) {
   ModelProfile profile = read_profile(model_digest);
   profile.sink_layer = layer;
@@ -350,18 +374,18 @@ void analyze_attention(Session& session, const AttentionOptions& o) {
   const std::string model = o.model.model.empty() ? settings.model : o.model.model;
   const json report = report_json(o, workspace, model, reports, measured.is_complete);
   if (!o.out.empty()) write_files(o.out, report, reports, config);
-  const int32_t layer = reports.back().reading.sink_layer;
+  const AttentionReading& reading = reports.back().reading;
   const bool writes_profile = o.write_profile && measured.is_complete;
-  if (writes_profile) store_sink_layer(engine.domain().model_digest, layer);
+  if (writes_profile) store_sink_layer(engine.domain().model_digest, reading.sink_layer);
   if (session.json()) {
     session.print_json(report);
   } else {
     print_table(session, reports);
   }
   if (!o.out.empty())
-    session.note(fmt::format("attention.json, attention.svg and attention.png are in {}", o.out));
+    session.note(fmt::format("{}, {} and {} are in {}", kNumbersName, kSvgName, kPngName, o.out));
   if (writes_profile)
-    session.note(fmt::format("the profile of {} has sink layer {}", model, layer));
+    session.note(fmt::format("the profile of {} has {}", model, sink_layer_text(reading)));
   if (!measured.is_complete) {
     session.note(fmt::format("interrupted: the numbers are over the {} prompts that were ready{}",
                              measured.all.n_prompts(),

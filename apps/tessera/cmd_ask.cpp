@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -11,6 +13,7 @@
 #include "base/file.h"
 #include "base/text_util.h"
 #include "engine/compare.h"
+#include "tessera/ask_report.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/policy_options.h"
@@ -110,14 +113,25 @@ Context retrieve(const DocumentStore& documents, const AskOptions& o) {
   return out;
 }
 
-// What was tuned for this model holds where nothing was given, and what was not is said.
-void apply_profile(const Session& session, const ModelProfile& profile, const AskOptions& o,
-                   Request& request) {
-  apply(profile, request.policy, o.given, request.policy_options);
+// What was tuned for this model holds where nothing was given; which values do is said.
+void note_profile(const Session& session, const ModelProfile& profile, const GivenOptions& given,
+                  const Request& request) {
+  const AdaptiveContext* adaptive = request.adaptive ? &*request.adaptive : nullptr;
+  for (const std::string& note :
+       {tuned_note(profile, request.policy, given, request.policy_options, adaptive),
+        untuned_note(profile, request.policy, given, request.policy_options, adaptive)}) {
+    if (!note.empty()) session.note(note);
+  }
+}
+
+// The same request under a policy with that one's own settings.
+Request with_policy(Request request, std::string_view policy, const AskOptions& o,
+                    const ModelProfile& profile) {
+  request.policy = policy;
+  request.policy_options = o.policy_options;
+  apply(profile, policy, o.given, request.policy_options);
   if (request.adaptive) apply(profile, o.given, *request.adaptive);
-  const std::string note = untuned_note(profile, request.policy, o.given, request.policy_options,
-                                        request.adaptive ? &*request.adaptive : nullptr);
-  if (!note.empty()) session.note(note);
+  return request;
 }
 
 Request request_of(const AskOptions& o, const Context& context, AnchorKind anchor) {
@@ -125,8 +139,6 @@ Request request_of(const AskOptions& o, const Context& context, AnchorKind ancho
   r.passages = context.passages;
   r.question = o.question;
   if (!o.system.empty()) r.system = o.system;
-  r.policy = o.policy;
-  r.policy_options = o.policy_options;
   if (o.is_adaptive) r.adaptive = o.adaptive;
   r.anchor = anchor;
   r.max_tokens = o.max_tokens;
@@ -134,32 +146,26 @@ Request request_of(const AskOptions& o, const Context& context, AnchorKind ancho
   return r;
 }
 
-std::string account_line(const Answer& a) {
-  return fmt::format("first token {} - {} prompt tokens: {} reused, {} recomputed, {} new",
-                     human_duration(a.timings.ttft_ms() / 1000.0), a.account.total(),
-                     a.account.cached(), a.account.recomputed, a.account.fresh);
+std::string ttft_text(const Answer& a) { return human_duration(a.timings.ttft_ms() / 1000.0); }
+
+void print_account(const Session& session, const Request& request, const Answer& a) {
+  session.note(fmt::format("first token {} - {}", ttft_text(a), account_text(a.account)));
+  if (a.adaptive) session.note(adaptive_text(request, *a.adaptive));
 }
 
-std::string adaptive_line(const AdaptiveReport& r) {
-  return fmt::format(
-      "passages: {} of {} seen, {} (confidence {:.2f}) - {} rounds, {:.0f} rows of the question "
-      "repeated, up to {:.1f} rounds pay",
-      r.n_seen, r.n_given, r.is_confident ? "sure enough" : "not sure enough to stop earlier",
-      r.rounds.back().confidence, r.rounds.size(), r.repeated_rows, r.break_even_rounds);
-}
-
-void print_account(const Session& session, const Answer& a) {
-  session.note(account_line(a));
-  if (a.adaptive) session.note(adaptive_line(*a.adaptive));
-}
-
-void print_sources(const Session& session, const Context& context) {
+// `answer`: the one that read them; null: several did, each in its own way.
+void print_sources(const Session& session, const Context& context, const Answer* answer) {
   if (context.sources.empty())
     return session.note("no passage matches the question: answered without any");
+  std::vector<std::string> readings(context.sources.size(), answer == nullptr ? "" : " - not read");
+  if (answer != nullptr) {
+    const std::vector<SegmentReport> chunks = chunks_of(*answer);
+    for (size_t i = 0; i < chunks.size(); ++i) readings[i] = " - " + reading_text(chunks[i]);
+  }
   for (size_t i = 0; i < context.sources.size(); ++i) {
     const Source& s = context.sources[i];
-    session.note(s.score > 0 ? fmt::format("source {}: {} {:.2f}", i + 1, s.label, s.score)
-                             : fmt::format("source {}: {}", i + 1, s.label));
+    const std::string score = s.score > 0 ? fmt::format(" {:.2f}", s.score) : "";
+    session.note(fmt::format("source {}: {}{}{}", i + 1, s.label, score, readings[i]));
   }
 }
 
@@ -168,7 +174,8 @@ std::string one_line(std::string text) {
   return text;
 }
 
-json to_json(const Context& context) {
+// `answer` as for print_sources().
+json to_json(const Context& context, const Answer* answer) {
   json out = json::array();
   for (size_t i = 0; i < context.sources.size(); ++i) {
     out.push_back({{"source", context.sources[i].label},
@@ -176,19 +183,28 @@ json to_json(const Context& context) {
                    {"title", context.passages[i].title},
                    {"text", context.passages[i].text}});
   }
+  if (answer == nullptr) return out;
+  const size_t n_read = chunks_of(*answer).size();
+  for (size_t i = 0; i < out.size(); ++i) out[i]["read"] = i < n_read;
   return out;
 }
 
-void print_comparison(const Session& session, const Comparison& c) {
-  session.print(
-      fmt::format("full:  {}\n{:6} {}\n", c.full.text, c.policy.policy + ":", c.policy.text));
-  session.note(fmt::format("first token: full {}, {} {}, {:.2f} times sooner",
-                           human_duration(c.full.timings.ttft_ms() / 1000.0), c.policy.policy,
-                           human_duration(c.policy.timings.ttft_ms() / 1000.0), c.ttft_ratio()));
+void note_reference(const Session& session, const Request& request) {
+  if (request.adaptive)
+    session.note("times and distance are against full prefill over all passages");
+}
+
+void print_comparison(const Session& session, const Comparison& c, const Request& request) {
+  const std::string name = configuration_name(request);
+  session.print(fmt::format("{:{}} {}\n{}: {}\n", "full:", name.size() + 1, c.full.text, name,
+                            c.policy.text));
+  session.note(fmt::format("first token: full {}, {} {}, {}", ttft_text(c.full), name,
+                           ttft_text(c.policy), sooner_text(c.ttft_ratio())));
   session.note(fmt::format("distance: mean KL {:.4f}, top-1 {:.0f}% over {} tokens; {}",
                            c.distance.mean_kl, 100 * c.distance.top1, c.distance.n_positions,
                            c.same_answer ? "same answer" : "the answers differ"));
-  print_account(session, c.policy);
+  note_reference(session, request);
+  print_account(session, request, c.policy);
 }
 
 // Afterwards, when the answer is out: chunks that were missed get their KV for the next time.
@@ -199,14 +215,15 @@ void store_missed(const Session& session, Engine& engine, const Request& request
     session.note("the KV of new passages was not stored; they are new again next time");
 }
 
-void report(const Session& session, const Comparison& c, const Context& context) {
+void report(const Session& session, const Comparison& c, const Request& request,
+            const Context& context) {
   if (!session.json()) {
-    print_comparison(session, c);
-    return print_sources(session, context);
+    print_comparison(session, c, request);
+    return print_sources(session, context, &c.policy);
   }
   json out = to_json(c);
   out["full"] = to_json(c.full);
-  out["retrieved"] = to_json(context);
+  out["retrieved"] = to_json(context, &c.policy);
   session.print_json(out);
 }
 
@@ -216,26 +233,84 @@ std::string rows_text(const Answer& a) {
                            : fmt::format("{:.0f}", rows);
 }
 
-void print_all(const Session& session, const Answer& full, const std::vector<Comparison>& all) {
+// A policy beside full prefill, and the request that it answered.
+struct Compared {
+  Request request;
+  std::string ratio;
+  Comparison result;
+};
+
+void print_all(const Session& session, const Answer& full, const std::vector<Compared>& all) {
+  const auto n_read = [](const Answer& a) { return fmt::format("{}", chunks_of(a).size()); };
   Table table({{"policy"},
+               {"ratio"},
                {"first token", Table::Align::kRight},
                {"sooner", Table::Align::kRight},
+               {"passages", Table::Align::kRight},
                {"rows", Table::Align::kRight},
                {"mean KL", Table::Align::kRight},
                {"top-1", Table::Align::kRight},
                {"answer"}});
-  const auto duration = [](const Answer& a) {
-    return human_duration(a.timings.ttft_ms() / 1000.0);
-  };
-  table.add_row({"full", duration(full), "", fmt::format("{}", full.account.rows()), "", "",
-                 one_line(full.text)});
-  for (const Comparison& c : all) {
-    table.add_row({c.policy.policy, duration(c.policy), fmt::format("{:.2f} x", c.ttft_ratio()),
-                   rows_text(c.policy), fmt::format("{:.4f}", c.distance.mean_kl),
+  table.add_row({"full", "-", ttft_text(full), "", n_read(full),
+                 fmt::format("{}", full.account.rows()), "", "", one_line(full.text)});
+  for (const auto& [request, ratio, c] : all) {
+    table.add_row({configuration_name(request), ratio, ttft_text(c.policy),
+                   fmt::format("{:.2f} x", c.ttft_ratio()), n_read(c.policy), rows_text(c.policy),
+                   fmt::format("{:.4f}", c.distance.mean_kl),
                    fmt::format("{:.0f}%", 100 * c.distance.top1),
                    c.same_answer ? "same" : one_line(c.policy.text)});
   }
   session.print(table.text());
+}
+
+json to_json(const Compared& c) {
+  json out = to_json(c.result);
+  const PolicyOptions& options = c.request.policy_options;
+  if (reads_ratio(c.request.policy, options)) out["ratio"] = options.recompute_ratio;
+  if (c.request.policy == "adacache") out["soft_ratio"] = options.soft_ratio;
+  return out;
+}
+
+void report_all(const Session& session, const Answer& full, const std::vector<Compared>& all,
+                const Context& context) {
+  if (!session.json()) {
+    print_all(session, full, all);
+    note_reference(session, all.front().request);
+    return print_sources(session, context, nullptr);
+  }
+  json compared = json::array();
+  for (const Compared& c : all) compared.push_back(to_json(c));
+  session.print_json(
+      {{"full", to_json(full)}, {"policies", compared}, {"retrieved", to_json(context, nullptr)}});
+}
+
+void note_uneven_ratios(const Session& session, const ModelProfile& profile,
+                        const GivenOptions& given, const std::vector<Compared>& all) {
+  std::set<std::string> policies;
+  for (const Compared& c : all) {
+    if (reads_ratio(c.request.policy, c.request.policy_options)) policies.insert(c.request.policy);
+  }
+  const std::string note = uneven_ratios_note(profile, given, std::move(policies));
+  if (!note.empty()) session.note(note);
+}
+
+// `request` under every policy whose needs are met.
+std::vector<Request> requests_under_all(const Session& session, Workspace& workspace,
+                                        const AskOptions& o, const Request& request) {
+  std::vector<Request> out;
+  for (const PolicyInfo& policy : policies()) {
+    if (policy.name == "full") continue;
+    Request one = with_policy(request, policy.name, o, workspace.profile());
+    if (workspace.scorer() == nullptr && Engine::needs_scorer(one.policy, one.policy_options)) {
+      session.note(
+          fmt::format("{} is left out: it needs a scorer - give one with --scorer, or get "
+                      "the default one with 'tessera model pull {}'",
+                      policy.name, kDefaultScorer));
+      continue;
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
 }
 
 // Every policy behind the same reference. The passages are brought into memory first, or the policy
@@ -243,6 +318,7 @@ void print_all(const Session& session, const Answer& full, const std::vector<Com
 void compare_all(Session& session, Workspace& workspace, const AskOptions& o,
                  const Request& request, const Context& context) {
   Engine& engine = workspace.engine();
+  const ModelProfile& profile = workspace.profile();
   const std::stop_token stop = session.stop_token();
   Reference full = full_reference(engine, request, stop);
   full.answer.timings.retrieve_ms = context.retrieve_ms;
@@ -250,57 +326,39 @@ void compare_all(Session& session, Workspace& workspace, const AskOptions& o,
   Request reading = request;
   reading.policy = "reuse";
   engine.prefill(reading, stop);
-  std::vector<Comparison> all;
-  for (const PolicyInfo& policy : policies()) {
-    if (policy.name == "full") continue;
-    if (workspace.scorer() == nullptr &&
-        Engine::needs_scorer(policy.name, request.policy_options)) {
-      session.note(
-          fmt::format("{} is left out: it needs a scorer - give one with --scorer, or get "
-                      "the default one with 'tessera model pull {}'",
-                      policy.name, kDefaultScorer));
-      continue;
-    }
-    session.note(fmt::format("comparing {}", policy.name));
-    Request one = request;
-    one.policy = policy.name;
-    one.policy_options = o.policy_options;
-    if (one.policy != request.policy) apply_profile(session, workspace.profile(), o, one);
+  std::vector<Compared> all;
+  for (const Request& one : requests_under_all(session, workspace, o, request)) {
+    session.note(fmt::format("comparing {}", configuration_name(one)));
+    note_profile(session, profile, o.given, one);
     // Scores that are kept are made before, or the line would pay for what indexing does.
-    if (Engine::needs_scorer(policy.name, request.policy_options)) engine.prefill(one, stop);
-    all.push_back(compare_with(engine, full, one, {}, stop));
-    all.back().policy.timings.retrieve_ms = context.retrieve_ms;
-    all.back().prefilled = {};  // its pins and logits
+    if (Engine::needs_scorer(one.policy, one.policy_options)) engine.prefill(one, stop);
+    all.push_back({one, ratio_text(profile, one.policy, o.given, one.policy_options),
+                   compare_with(engine, full, one, {}, stop)});
+    all.back().result.policy.timings.retrieve_ms = context.retrieve_ms;
+    all.back().result.prefilled = {};  // its pins and logits
   }
-  if (session.json()) {
-    json compared = json::array();
-    for (const Comparison& c : all) compared.push_back(to_json(c));
-    session.print_json(
-        {{"full", to_json(full.answer)}, {"policies", compared}, {"retrieved", to_json(context)}});
-  } else {
-    print_all(session, full.answer, all);
-    print_sources(session, context);
-  }
+  note_uneven_ratios(session, profile, o.given, all);
+  report_all(session, full.answer, all, context);
   store_missed(session, engine, request, asked);
 }
 
 void run_compare(Session& session, Engine& engine, const Request& request, const Context& context) {
   Comparison c = compare_with_full(engine, request, {}, session.stop_token());
   c.full.timings.retrieve_ms = c.policy.timings.retrieve_ms = context.retrieve_ms;
-  report(session, c, context);
+  report(session, c, request, context);
   store_missed(session, engine, request, c.prefilled);
 }
 
-void report(const Session& session, const Answer& answer, const Context& context,
-            bool is_streamed) {
+void report(const Session& session, const Answer& answer, const Request& request,
+            const Context& context, bool is_streamed) {
   if (session.json()) {
     json out = to_json(answer);
-    out["retrieved"] = to_json(context);
+    out["retrieved"] = to_json(context, &answer);
     return session.print_json(out);
   }
   session.print(is_streamed ? "\n" : answer.text + "\n");
-  print_account(session, answer);
-  print_sources(session, context);
+  print_account(session, request, answer);
+  print_sources(session, context, &answer);
 }
 
 void run_plain(Session& session, Engine& engine, const Request& request, const Context& context,
@@ -311,7 +369,7 @@ void run_plain(Session& session, Engine& engine, const Request& request, const C
   Prefilled prefilled = engine.prefill(request, session.stop_token());
   prefilled.timings.retrieve_ms = context.retrieve_ms;
   const Answer answer = engine.generate(request, prefilled, sink, session.stop_token());
-  report(session, answer, context, stream);
+  report(session, answer, request, context, stream);
   store_missed(session, engine, request, prefilled);
 }
 
@@ -349,9 +407,10 @@ void ask(Session& session, AskOptions o) {
   const bool needs_scorer = Engine::needs_scorer(o.policy, o.policy_options) ||
                             (o.compare == "all" && has_scorer(o.model, settings));
   Workspace workspace(o.model, settings, needs_scorer);
-  Request request = request_of(o, context, anchor);
-  apply_profile(session, workspace.profile(), o, request);
+  const ModelProfile& profile = workspace.profile();
+  const Request request = with_policy(request_of(o, context, anchor), o.policy, o, profile);
   if (o.compare == "all") return compare_all(session, workspace, o, request, context);
+  note_profile(session, profile, o.given, request);
   if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
   run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
 }
@@ -367,9 +426,7 @@ void add_ask(CLI::App& app, Session& session) {
   sub->add_option("--passages", options->passages_file,
                   "JSON file: an array of strings or of {\"title\", \"text\"}");
   sub->add_option("--policy", options->policy, policy_help())->capture_default_str();
-  sub->add_option("--ratio", options->policy_options.recompute_ratio,
-                  "Share of reused tokens that is recomputed, 0..1")
-      ->capture_default_str();
+  add_ratio_option(*sub, options->policy_options);
   add_policy_options(*sub, options->policy_options);
   CLI::Option* adaptive =
       sub->add_flag("--adaptive", options->is_adaptive,

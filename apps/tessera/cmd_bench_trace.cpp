@@ -16,7 +16,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "bench/trace.h"
+#include "bench/trace_results.h"
 #include "catalog/catalog.h"
+#include "model/model.h"
 #include "reuse/policy.h"
 #include "tessera/bench_output.h"
 #include "tessera/build_info.h"
@@ -41,6 +43,9 @@ const std::vector<std::string> kGenerationConfigs = {"adacache", "adacache+paper
 
 constexpr std::string_view kAdaCache = "adacache";
 
+const std::map<std::string, StoreMode> kStoreModes = {
+    {"warm", StoreMode::kWarm}, {"filling", StoreMode::kFilling}, {"cold", StoreMode::kCold}};
+
 struct Options {
   std::string model = kDefaultModel;
   LoadingOptions loading;
@@ -48,6 +53,7 @@ struct Options {
   std::string corpus;
   std::vector<std::string> configs;  // empty: those below
   std::string anchor = "leadin";
+  std::string store = "warm";
   std::string warm_dir;
   std::string out;
   PolicyOptions policy_options;
@@ -102,16 +108,10 @@ class RowFile {
   std::ofstream out_;
 };
 
-// Whether a policy loads KV of another context, a ratio of which it computes again.
-bool reads_ratio(const TraceConfig& config) {
-  const std::vector<Match> lookups = make_policy(config.policy, config.options)->lookups();
-  return std::find(lookups.begin(), lookups.end(), Match::kIndependent) != lookups.end();
-}
-
 // What a configuration reads of the settings.
 ordered_json settings_json(const TraceConfig& config, const AdaptiveContext& adaptive) {
   ordered_json out = {{"name", config.name}};
-  if (reads_ratio(config)) out["ratio"] = config.options.recompute_ratio;
+  if (reads_ratio(config.policy, config.options)) out["ratio"] = config.options.recompute_ratio;
   if (config.policy == kAdaCache) out["soft_ratio"] = config.options.soft_ratio;
   if (config.is_adaptive) {
     out["step"] = adaptive.step;
@@ -125,8 +125,6 @@ ordered_json settings_json(const TraceConfig& config, const AdaptiveContext& ada
 ordered_json header_of(const Options& o) {
   const BuildInfo build = build_info();
   const TraceOptions& t = o.trace;
-  const std::map<StoreMode, const char*> modes = {
-      {StoreMode::kWarm, "warm"}, {StoreMode::kFilling, "filling"}, {StoreMode::kCold, "cold"}};
   ordered_json configs = ordered_json::array();
   for (const TraceConfig& c : t.configs) configs.push_back(settings_json(c, t.adaptive));
   return {{"kind", "run"},
@@ -145,31 +143,22 @@ ordered_json header_of(const Options& o) {
           {"novel", t.is_novel},
           {"long", t.n_long_requests},
           {"generations", t.n_generations},
-          {"store", modes.at(t.mode)},
+          {"store", o.store},
           {"store_limit_bytes", t.store_limit_bytes},
           {"store_share", t.store_share},
           {"ram_limit_bytes", t.ram_limit_bytes},
+          {"threads", t.n_threads > 0 ? t.n_threads : available_threads()},
           {"anchor", o.anchor},
           {"max_tokens", t.max_tokens}};
 }
 
-bool is_ratio_tuned(const ModelProfile& profile, const std::string& policy) {
-  return profile.tuned.contains(policy == kAdaCache ? kBetaPart : policy);
-}
-
 // Ratios of which some are tuned and some are not say little about their policies.
 void note_uneven_ratios(const Session& session, const ModelProfile& profile, const Options& o) {
-  if (o.given.ratio) return;
-  std::set<std::string> tuned, untuned;
-  for (const TraceConfig& config : o.trace.configs) {
-    if (reads_ratio(config))
-      (is_ratio_tuned(profile, config.policy) ? tuned : untuned).insert(config.policy);
-  }
-  if (tuned.empty() || untuned.empty()) return;
-  session.note(
-      fmt::format("the ratio of {} is not tuned for this model while that of {} is: their times "
-                  "are not of like quality - 'tessera tune --policies {}' finds it",
-                  fmt::join(untuned, ", "), fmt::join(tuned, ", "), fmt::join(untuned, ",")));
+  std::set<std::string> policies;
+  for (const TraceConfig& c : o.trace.configs)
+    if (reads_ratio(c.policy, c.options)) policies.insert(c.policy);
+  const std::string note = uneven_ratios_note(profile, o.given, std::move(policies));
+  if (!note.empty()) session.note(note);
 }
 
 void note_settings(const Session& session, const TraceOptions& t) {
@@ -193,6 +182,7 @@ void apply_profile(const Session& session, Options& o) {
   for (TraceConfig& config : t.configs) {
     apply(profile, config.policy, o.given, config.options);
     const AdaptiveContext* adaptive = config.is_adaptive ? &t.adaptive : nullptr;
+    notes.insert(tuned_note(profile, config.policy, o.given, config.options, adaptive));
     notes.insert(untuned_note(profile, config.policy, o.given, config.options, adaptive));
   }
   for (const std::string& note : notes) {
@@ -244,6 +234,7 @@ void complete_stream(const Session& session, TraceOptions& t) {
 // Slips are said before the model loads.
 void complete(const Session& session, Options& o) {
   TraceOptions& t = o.trace;
+  t.mode = kStoreModes.at(o.store);
   check_generations(t);
   complete_store(o);
   complete_stream(session, t);
@@ -274,17 +265,15 @@ void run(const Session& session, Options o) {
     rows = std::make_unique<RowFile>(o.out, header_of(o));
     o.trace.on_row = [&rows](const ordered_json& row) { rows->add(row); };
   }
-  const std::vector<uint64_t> seeds = {o.trace.stream.seed};
   std::vector<BenchResult> all;  // under --json stdout carries one object
-  o.trace.on_results = [&](const std::vector<BenchResult>& results) {
-    if (session.json()) {
-      all.insert(all.end(), results.begin(), results.end());
-    } else {
-      print_bench_results(session, results, seeds);
-    }
+  o.trace.on_report = [&](const TraceReport& report) {
+    if (!session.json()) return session.print(trace_text(report));
+    const std::vector<BenchResult> results = results_of(report);
+    all.insert(all.end(), results.begin(), results.end());
   };
   const bool is_complete = bench_trace(o.trace);
-  if (session.json()) print_bench_results(session, all, seeds, header_of(o));
+  if (session.json())
+    print_bench_results(session, all, std::vector{o.trace.stream.seed}, header_of(o));
   if (!is_complete) session.note("interrupted: the results are of the requests that were ready");
 }
 
@@ -318,8 +307,8 @@ void add_stream_options(CLI::App& app, Options& o) {
   app.add_option("--long", t.n_long_requests,
                  "Then so many requests over stand-in blobs, with compute modelled by what a row "
                  "cost in the real run, which is their beginning; behind that, questions come "
-                 "again when all were asked")
-      ->check(CLI::NonNegativeNumber);
+                 "again when all were asked; 0: none")
+      ->check(CLI::Range(0, 1000000));
   app.add_option("--generations", t.n_generations,
                  "Instead: the same passages so many times, at least 2, in new orders, over a warm "
                  "store, under adacache as it is and as in its paper (adacache+paper)")
@@ -327,19 +316,18 @@ void add_stream_options(CLI::App& app, Options& o) {
 }
 
 void add_store_options(CLI::App& app, Options& o) {
-  const std::map<std::string, StoreMode> modes = {
-      {"warm", StoreMode::kWarm}, {"filling", StoreMode::kFilling}, {"cold", StoreMode::kCold}};
-  app.add_option("--store", o.trace.mode,
-                 "warm (default): every passage is indexed before; filling: empty at first, and "
-                 "what was missed is stored; cold: empty, and stays so")
-      ->transform(CLI::CheckedTransformer(modes));
+  app.add_option("--store", o.store,
+                 "warm: every passage is indexed before; filling: empty at first, and what was "
+                 "missed is stored; cold: empty, and stays so")
+      ->check(CLI::IsMember({"warm", "filling", "cold"}))
+      ->capture_default_str();
   app.add_option("--store-limit", o.trace.store_limit_bytes,
                  "Bytes of KV that the store of each configuration holds, in memory and on disk "
                  "together, as in 200MB; 0: no limit")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--store-share", o.trace.store_share,
-                 "The same as a share of the KV of the whole corpus")
+                 "The same as a share of the KV of the whole corpus; 0: no limit")
       ->check(CLI::Range(0.0, 100.0));
   o.trace.ram_limit_bytes = uint64_t{256} << 20;
   app.add_option("--ram-tier", o.trace.ram_limit_bytes,
@@ -353,15 +341,13 @@ void add_store_options(CLI::App& app, Options& o) {
 
 void add_choice_options(CLI::App& app, Options& o) {
   TraceOptions& t = o.trace;
-  app.add_option("--configs", o.configs,
-                 "Policies; with +aca behind the name adaptive context on top, with +paper KV of "
-                 "approximate reuse taken for exact. Full prefill always runs; default: all that "
-                 "AdaCache's paper compares")
+  app.add_option(
+         "--configs", o.configs,
+         "Policies; with +aca behind the name adaptive context on top (the paper's adaptive "
+         "context augmentation), with +paper KV of approximate reuse taken for exact. Full "
+         "prefill always runs; default: all that AdaCache's paper compares")
       ->delimiter(',');
-  app.add_option("--ratio", o.policy_options.recompute_ratio,
-                 "Share of reused tokens that policies recompute; of adacache beta")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  add_ratio_option(app, o.policy_options);
   add_policy_options(app, o.policy_options);
   add_adaptive_options(app, t.adaptive);
   app.add_option("--anchor", o.anchor, "What stood before the chunks when they were indexed")

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "eval/reference_cache.h"
+#include "store/blob_file.h"
 #include "store/score_store.h"
 #include "store/tier.h"
 #include "store/variant_index.h"
@@ -27,6 +28,7 @@ using nlohmann::json;
 
 struct Entry {
   ChunkKey key;
+  fs::path file;
   uint64_t bytes = 0;
   double age_s = 0;                 // since it was last used
   std::optional<int32_t> n_tokens;  // nothing when its header cannot be read
@@ -58,6 +60,7 @@ class DiskCache {
       if (!key || !it->is_regular_file(gone)) continue;
       Entry entry;
       entry.key = *key;
+      entry.file = it->path();
       entry.bytes = it->file_size(gone);
       if (!gone)
         entry.age_s = std::chrono::duration<double>(now - it->last_write_time(gone)).count();
@@ -84,7 +87,7 @@ uint64_t bytes_of(const std::vector<Entry>& entries) {
 // What lies beside the tiers, in files of its own.
 struct Pile {
   std::string_view name;  // in JSON
-  std::string_view text;  // with {} for the number of entries
+  std::string_view text;  // with {} for the number of entries and for the bytes
   uint64_t entries = 0;
   uint64_t bytes = 0;  // of the files
   std::vector<fs::path> files = {};
@@ -107,11 +110,11 @@ void add_database(Pile& pile, const fs::path& database) {
 }
 
 std::vector<Pile> piles() {
-  Pile scores = {"scores", "scores of {} chunks"};
+  Pile scores = {"scores", "scores of {} chunks, {}"};
   add_database<ScoreStore>(scores, scores_file());
-  Pile variants = {"variants", "the company of {} chunks made in context"};
+  Pile variants = {"variants", "{} variants (chunks kept from answers), index {}"};
   add_database<VariantIndex>(variants, variants_file());
-  Pile references = {"references", "full prefill's answers to {} questions of eval"};
+  Pile references = {"references", "full prefill's answers to {} questions of eval, {}"};
   for (const ReferenceFile& file : reference_files(eval_reference_dir())) {
     ++references.entries;
     references.bytes += file.bytes;
@@ -130,8 +133,9 @@ std::string text_of(const std::vector<Pile>& all) {
   std::string out;
   for (const Pile& pile : all) {
     if (pile.files.empty()) continue;
-    out += fmt::format(fmt::runtime(pile.text), human_count(pile.entries)) +
-           fmt::format(", {}\n", human_bytes(pile.bytes));
+    out +=
+        fmt::format(fmt::runtime(pile.text), human_count(pile.entries), human_bytes(pile.bytes)) +
+        "\n";
   }
   return out;
 }
@@ -174,22 +178,98 @@ void stats(const Session& session) {
   }
 }
 
-void list(const Session& session) {
-  Table table({{"key"},
-               {"tokens", Table::Align::kRight},
-               {"size", Table::Align::kRight},
-               {"last used", Table::Align::kRight}});
-  json listed = json::array();
+// A stored chunk with all that is recorded of it.
+struct Listed {
+  Entry entry;
+  std::optional<Lineage> lineage;  // nothing when its header cannot be read
+  bool is_recorded = false;        // soft matches find it by `record`
+  ListedVariant record = {};
+};
+
+// Of no file there are none: looking must not make one.
+std::map<ChunkKey, ListedVariant> variants_by_blob() {
+  std::map<ChunkKey, ListedVariant> out;
+  std::error_code failed;
+  if (!fs::exists(variants_file(), failed)) return out;
+  for (const ListedVariant& v : VariantIndex(variants_file()).list())
+    out.emplace(v.variant.blob, v);
+  return out;
+}
+
+std::vector<Listed> listed_chunks() {
+  const std::map<ChunkKey, ListedVariant> variants = variants_by_blob();
+  std::vector<Listed> out;
   for (const Entry& entry : DiskCache().entries()) {
-    const std::string key = entry.key.hex();
-    listed.push_back({{"key", key},
-                      {"tier", "disk"},
-                      {"tokens", entry.n_tokens ? json(*entry.n_tokens) : json(nullptr)},
-                      {"bytes", entry.bytes},
-                      {"age_s", entry.age_s}});
-    table.add_row({key.substr(0, 16),
-                   entry.n_tokens ? human_count(static_cast<uint64_t>(*entry.n_tokens)) : "?",
-                   human_bytes(entry.bytes), human_duration(std::max(0.0, entry.age_s))});
+    Listed& listed = out.emplace_back();
+    listed.entry = entry;
+    // Only of what the tier believes.
+    if (const auto header = entry.n_tokens ? read_blob_header(entry.file) : std::nullopt)
+      listed.lineage = header->lineage;
+    if (const auto found = variants.find(entry.key); found != variants.end()) {
+      listed.is_recorded = true;
+      listed.record = found->second;
+    }
+  }
+  return out;
+}
+
+// A preamble that was made for an index run tells no more than the chunks that were.
+std::string_view kind_of(const Lineage& lineage) {
+  if (lineage.approximation_depth > 0) return "variant";
+  return lineage.sources == 0 ? "anchored" : "exact";
+}
+
+json or_null(const ChunkKey& key) { return key == ChunkKey{} ? json(nullptr) : json(key.hex()); }
+
+json to_json(const Listed& l) {
+  const Company& company = l.record.variant.company;
+  return {{"key", l.entry.key.hex()},
+          {"tier", "disk"},
+          {"tokens", l.entry.n_tokens ? json(*l.entry.n_tokens) : json(nullptr)},
+          {"bytes", l.entry.bytes},
+          {"age_s", l.entry.age_s},
+          {"kind", l.lineage ? json(kind_of(*l.lineage)) : json(nullptr)},
+          {"depth", l.lineage ? json(l.lineage->approximation_depth) : json(nullptr)},
+          {"uses", l.is_recorded ? json(l.record.uses) : json(nullptr)},
+          {"chunk", or_null(l.record.chunk)},
+          {"predecessor", or_null(company.predecessor)},
+          {"sink", or_null(company.sink)}};
+}
+
+std::vector<std::string> row_of(const Listed& l) {
+  constexpr size_t kKeyDigits = 16, kDigits = 8;
+  const auto brief = [](const ChunkKey& key) {
+    return key == ChunkKey{} ? "-" : key.hex().substr(0, kDigits);
+  };
+  const Company& company = l.record.variant.company;
+  return {l.entry.key.hex().substr(0, kKeyDigits),
+          l.lineage ? std::string(kind_of(*l.lineage)) : "?",
+          l.entry.n_tokens ? human_count(static_cast<uint64_t>(*l.entry.n_tokens)) : "?",
+          human_bytes(l.entry.bytes),
+          l.lineage ? fmt::format("{}", l.lineage->approximation_depth) : "?",
+          l.is_recorded ? fmt::format("{}", l.record.uses) : "-",
+          brief(l.record.chunk),
+          brief(company.predecessor),
+          brief(company.sink),
+          human_duration(std::max(0.0, l.entry.age_s))};
+}
+
+void list(const Session& session) {
+  constexpr auto kRight = Table::Align::kRight;
+  Table table({{"key"},
+               {"kind"},
+               {"tokens", kRight},
+               {"size", kRight},
+               {"depth", kRight},
+               {"uses", kRight},
+               {"chunk"},
+               {"predecessor"},
+               {"sink"},
+               {"last used", kRight}});
+  json listed = json::array();
+  for (const Listed& chunk : listed_chunks()) {
+    listed.push_back(to_json(chunk));
+    table.add_row(row_of(chunk));
   }
   if (session.json()) {
     session.print_json({{"entries", listed}});
@@ -292,7 +372,10 @@ void add_cache(CLI::App& app, Session& session) {
   CLI::App* cache = app.add_subcommand("cache", "look at the stored KV, check it, clear it");
   cache->require_subcommand(1);
   cache->add_subcommand("stats", "how much is stored")->callback([&session] { stats(session); });
-  cache->add_subcommand("ls", "every stored chunk, least recently used first")
+  cache
+      ->add_subcommand("ls",
+                       "every stored chunk, how it was made and in what company, least recently "
+                       "used first")
       ->callback([&session] { list(session); });
   cache->add_subcommand("verify", "read everything and remove what is damaged")
       ->callback([&session] { verify(session); });

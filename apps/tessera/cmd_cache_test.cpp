@@ -12,6 +12,7 @@
 #include "cli/program.h"
 #include "store/score_store.h"
 #include "store/tier.h"
+#include "store/variant_index.h"
 
 namespace tessera {
 namespace {
@@ -99,6 +100,92 @@ TEST_F(CacheExtras, ScoresThatAreNoDatabaseAreClearedToo) {
   run_json({"cache", "clear", "--yes"});
 
   EXPECT_FALSE(fs::exists(scores_));
+}
+
+// Chunks of every kind, and the record of the company of one of them.
+class CacheListing : public CacheExtras {
+ protected:
+  static ChunkKey key_number(int number) {
+    ChunkKey key;
+    key.digest[0] = std::byte(number);
+    return key;
+  }
+  void put(int number, const Lineage& lineage) {
+    const KvGeometry geometry{.n_layers = 2, .kv_dim = 8};
+    std::vector<std::byte> payload(KvChunk::payload_bytes(geometry, 1));
+    ASSERT_TRUE(tier_->put(key_number(number),
+                           std::make_shared<KvChunk>(geometry, std::vector<int32_t>{number},
+                                                     lineage, std::move(payload))));
+  }
+  json entry(int number) {
+    const json entries = run_json({"cache", "ls"})["entries"];
+    for (const json& e : entries) {
+      if (e["key"] == key_number(number).hex()) return e;
+    }
+    ADD_FAILURE() << "not listed";
+    return {};
+  }
+
+  const fs::path variants_ = tessera_.cache() / "variants.db";
+  std::unique_ptr<Tier> tier_ = make_tier("disk", {.dir = tessera_.cache() / "kv"});
+};
+
+TEST_F(CacheListing, SaysOfEachChunkHowItWasMade) {
+  put(1, Lineage{});
+  put(2, {.approximation_depth = 0, .recompute_ratio = 1.0F, .sources = 0b1001});
+  put(3, {.approximation_depth = 1, .recompute_ratio = 0.25F, .sources = 0b0011});
+
+  EXPECT_EQ(entry(1)["kind"], "anchored");
+  EXPECT_EQ(entry(2)["kind"], "exact");
+  const json variant = entry(3);
+  EXPECT_EQ(variant["kind"], "variant");
+  EXPECT_EQ(variant["depth"], 1);
+  EXPECT_TRUE(variant["uses"].is_null()) << "nothing is recorded of it";
+  EXPECT_FALSE(fs::exists(variants_)) << "looking makes no file";
+}
+
+TEST_F(CacheListing, ShowsTheCompanyOfVariants) {
+  put(3, {.approximation_depth = 1, .recompute_ratio = 0.25F, .sources = 0b0011});
+  put(4, Lineage{});
+  std::vector<Variant> gone;
+  VariantIndex index(variants_);
+  index.admit(key_number(30), {key_number(3), {key_number(31), key_number(32)}, 1, true}, gone);
+  index.admit(key_number(40), {key_number(4), {key_number(41), {}}, 0, false}, gone);
+  index.count_use(key_number(30), key_number(3));
+
+  const json variant = entry(3), pointed_to = entry(4);
+  const std::string text = tessera_.run({"cache", "ls"}).out;
+
+  EXPECT_EQ(variant["uses"], 2);
+  EXPECT_EQ(variant["chunk"], key_number(30).hex());
+  EXPECT_EQ(variant["predecessor"], key_number(31).hex());
+  EXPECT_EQ(variant["sink"], key_number(32).hex());
+  EXPECT_EQ(pointed_to["kind"], "anchored");
+  EXPECT_TRUE(pointed_to["sink"].is_null()) << "none was read off";
+  for (const int number : {30, 31, 32})
+    EXPECT_THAT(text, HasSubstr(" " + key_number(number).hex().substr(0, 8) + " ")) << number;
+}
+
+TEST_F(CacheListing, BlobWithABrokenHeaderIsListedWithoutAKind) {
+  put(1, Lineage{});
+  const std::string name = key_number(1).hex();
+  write(tessera_.cache() / "kv" / name.substr(0, 2) / name, 200);
+
+  const json broken = entry(1);
+
+  EXPECT_TRUE(broken["tokens"].is_null());
+  EXPECT_TRUE(broken["kind"].is_null());
+  EXPECT_TRUE(broken["depth"].is_null());
+}
+
+TEST_F(CacheListing, StatsCountVariantsBesideTheirIndex) {
+  std::vector<Variant> gone;
+  VariantIndex(variants_).admit(key_number(30), {key_number(3), {key_number(31), {}}, 1, true},
+                                gone);
+
+  EXPECT_EQ(run_json({"cache", "stats"})["variants"]["entries"], 1);
+  EXPECT_THAT(tessera_.run({"cache", "stats"}).out,
+              HasSubstr("1 variants (chunks kept from answers), index "));
 }
 
 TEST_F(CacheExtras, FileThatCannotBeRemovedIsNamed) {

@@ -102,12 +102,12 @@ void show(const Session& session, const Asked& a) {
   if (session.json()) return;
   const Comparison& c = a.results.front();
   session.print(fmt::format(
-      "\n{}\n  {:12} {:>8}  {}\n  {:12} {:>8}  {}\n  {:.2f} times sooner, {} of {} prompt tokens "
-      "reused, mean KL {:.3f}, {}\n",
+      "\n{}\n  {:12} {:>8}  {}\n  {:12} {:>8}  {}\n  {}, {} of {} prompt tokens reused, mean KL "
+      "{:.3f}, {}\n",
       a.question.text, "full", human_duration(c.full.timings.ttft_ms() / 1000), c.full.text,
       c.policy.policy, human_duration(c.policy.timings.ttft_ms() / 1000), c.policy.text,
-      c.ttft_ratio(), c.policy.account.cached(), c.policy.account.total(), c.distance.mean_kl,
-      c.same_answer ? "same answer" : "answers differ"));
+      sooner_text(c.ttft_ratio()), c.policy.account.cached(), c.policy.account.total(),
+      c.distance.mean_kl, c.same_answer ? "same answer" : "answers differ"));
 }
 
 Asked ask_every_way(const Session& session, Engine& engine, const DemoOptions& o,

@@ -298,7 +298,10 @@ void add_choice_options(CLI::App& app, EvalOptions& o) {
   app.add_option("--policies", o.policies, "Policies beside full prefill, or 'all'")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--ratios", o.ratios, "Shares of reused tokens that are recomputed, 0..1")
+  app.add_option(
+         "--ratios", o.ratios,
+         "Shares of reused tokens that are recomputed, 0..1: these alone, whatever 'tessera "
+         "tune' found")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--anchors", o.anchors, "What stood before the chunks when they were computed")

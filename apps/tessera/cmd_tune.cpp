@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "catalog/catalog.h"
 #include "eval/run_log.h"
 #include "eval/runner.h"
 #include "eval/tuning.h"
@@ -26,6 +27,7 @@
 #include "tessera/format.h"
 #include "tessera/model_profile.h"
 #include "tessera/question_sets.h"
+#include "tessera/tune_report.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
@@ -37,41 +39,9 @@ namespace fs = std::filesystem;
 constexpr const char* kCommand = "tune";
 constexpr const char* kNameSpace = "tessera-tune";
 constexpr const char* kAdaCache = "adacache";
-constexpr const char* kNoAdaptive = "none";
-constexpr std::array kRatios = {0.02, 0.05, 0.08, 0.12, 0.15, 0.2, 0.3};
-constexpr std::array kAlphas = {0.0, 0.02, 0.04, 0.08, 0.12};
 constexpr std::array kLambdas = {0.0, 0.25, 0.5, 0.75, 1.0};
-// They recompute nothing that was loaded, or everything.
-constexpr std::array<std::string_view, 3> kWithoutRatio = {"full", "prefix", "reuse"};
-
-struct TuneOptions {
-  ModelOptions model;
-  QuestionOptions questions = {.split = "tune", .limits = {.n_samples = 40, .n_passages = 6}};
-  std::vector<std::string> policies = {kAdaCache, std::string(kDefaultPolicy)};
-  std::string adaptive_policy = kAdaCache;
-  std::optional<double> max_kl, max_f1_loss;
-  int32_t max_tokens = 32;
-  std::string out;
-  bool is_dry = false;
-
-  LossMetric metric() const { return max_kl ? LossMetric::kKl : LossMetric::kF1; }
-  double bound() const { return max_kl ? *max_kl : max_f1_loss.value_or(0); }
-  // By F1 alone: full prefill over all passages is no truth about fewer of them.
-  bool tunes_adaptive() const { return max_f1_loss && adaptive_policy != kNoAdaptive; }
-  double adaptive_bound() const { return max_f1_loss.value_or(0); }
-};
-
-// What was measured and chosen.
-struct Tuned {
-  std::vector<std::pair<std::string, std::vector<GridLine>>> ratios;  // by policy
-  std::vector<GridLine> alphas;
-  size_t n_soft = 0, n_chunks = 0;  // over the questions, each counted once
-  double kl_scale = 0;
-  std::vector<AdaptiveLine> front;
-  std::optional<AdaptiveLine> adaptive;
-  ModelProfile profile;
-  std::set<std::string> parts;  // of the profile, that this run has tuned or failed to
-};
+// A mean over fewer questions moves with each of them.
+constexpr size_t kEnoughQuestions = 20;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
 
@@ -81,14 +51,20 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
 
 void check_policy(const std::string& name) {
   make_policy(name, {});
-  if (std::find(kWithoutRatio.begin(), kWithoutRatio.end(), name) == kWithoutRatio.end()) return;
+  if (reads_ratio(name, {})) return;
   refuse(
       fmt::format("tune - policy {} has no ratio - there is nothing to tune - leave it out", name));
 }
 
-// Slips are said before a model loads.
-void check(const TuneOptions& o) {
+// A wrong name is said before what is missing: the next start would only meet it then.
+void check_names(const TuneOptions& o) {
   check_questions(kCommand, o.questions);
+  for (const std::string& name : o.policies) check_policy(name);
+  if (o.adaptive_policy != "none") make_policy(o.adaptive_policy, {});
+  if (!o.is_dry && !o.model.model.empty()) resolve_model(o.model.model);
+}
+
+void check_given(const TuneOptions& o) {
   if (!o.max_kl && !o.max_f1_loss) {
     refuse(
         "tune - no bound was given - what may be lost is yours to say - give --max-kl NATS or "
@@ -96,18 +72,17 @@ void check(const TuneOptions& o) {
   }
   if (o.out.empty() && !o.is_dry)
     refuse("tune - needs --out DIR - it keeps what was measured, to go on after a stop");
-  for (const std::string& name : o.policies) check_policy(name);
-  if (o.tunes_adaptive()) make_policy(o.adaptive_policy, {});
 }
 
 // What all of a folder must agree in.
-json config_of(const TuneOptions& o, const Engine& engine, const StoreSettings& settings) {
+json config_of(const TuneOptions& o, Workspace& workspace, const StoreSettings& settings) {
+  const Engine& engine = workspace.engine();
   const BuildInfo build = build_info();
   return {{"version", build.version},
           {"commit", build.commit},
           {"model_digest", engine.domain().model_digest},
           {"weight_types", engine.domain().weight_types},
-          {"sink_layer", read_profile(engine.domain().model_digest).sink_layer.value_or(-1)},
+          {"sink_layer", workspace.profile().sink_layer.value_or(-1)},
           {"anchor", anchor_name(settings.anchor)},
           {"leadin_tokens", settings.leadin_tokens},
           {"max_tokens", o.max_tokens},
@@ -120,7 +95,7 @@ EvalPlan ratio_plan(const TuneOptions& o, std::vector<EvalSet> sets, const json&
   EvalPlan plan;
   plan.sets = std::move(sets);
   plan.policies = o.policies;
-  plan.ratios.assign(kRatios.begin(), kRatios.end());
+  plan.ratios.assign(kTuneRatios.begin(), kTuneRatios.end());
   plan.anchors = {settings.anchor};
   plan.max_tokens = o.max_tokens;
   // A build of changed sources has no name of its own, as in `eval`.
@@ -160,12 +135,13 @@ class Tuning {
       : session_(session),
         o_(options),
         workspace_(workspace),
-        config_(config_of(options, workspace.engine(), settings)),
+        config_(config_of(options, workspace, settings)),
         plan_(ratio_plan(options, std::move(sets), config_, settings)),
         log_(fs::path(options.out) / "ratios.jsonl",
-             {config_, {{"split", options.questions.split}, {"tasks", task_names()}}}),
+             {config_, {{"split", options.questions.split}, {"tasks", task_names()}}},
+             "give another folder to --out"),
         points_(fs::path(options.out) / "points.jsonl") {
-    tuned_.profile = read_profile(digest());
+    tuned_.profile = workspace.profile();
   }
 
   const Tuned& run() {
@@ -180,16 +156,45 @@ class Tuning {
   const std::string& digest() const { return workspace_.engine().domain().model_digest; }
 
  private:
+  // What is being measured.
+  struct Stage {
+    const char* name;
+    size_t number;  // counted from 1
+    size_t n_all;
+    const char* unit;
+    size_t n_done = 0;
+  };
+
   // What `measure` gives for a TuningRun under `policy`.
   template <typename Measure>
-  auto measured(const char* label, const std::string& policy, const Measure& measure) {
+  auto measured(Stage stage, const std::string& policy, const Measure& measure) {
     const TuningInputs inputs = inputs_for(policy);
-    ProgressBar bar(session_, label, n_questions(), ProgressBar::Unit::kItems);
+    ProgressBar bar(session_, stage.name, stage.n_all, ProgressBar::Unit::kItems);
     TuningHooks hooks;
     hooks.stop = session_.stop_token();
-    hooks.progress = [&bar](size_t n_done, std::string_view id) { bar.update(n_done, id); };
+    hooks.progress = [&bar, &stage](size_t n_done, std::string_view id) {
+      stage.n_done = n_done;
+      bar.update(n_done, id);
+    };
     TuningRun run(workspace_.engine(), workspace_.store(), inputs, points_, hooks);
-    return measure(run);
+    try {
+      return measure(run);
+    } catch (const Error& error) {  // what stopped knows nothing of the other stages
+      if (error.code() != ErrorCode::kCancelled) throw;
+      say_cancelled(stage);
+    }
+  }
+
+  size_t n_stages() const {
+    return size_t{1} + (contains(o_.policies, kAdaCache) ? 1 : 0) + (o_.tunes_adaptive() ? 1 : 0);
+  }
+
+  [[noreturn]] void say_cancelled(const Stage& stage) const {
+    throw Error(ErrorCode::kCancelled,
+                fmt::format("cancelled in part {} of {}: {}, {} of {} done - what was measured is "
+                            "kept in {} - the same command goes on there",
+                            stage.number, n_stages(), stage.name, stage.n_done,
+                            counted(stage.n_all, stage.unit), o_.out));
   }
 
   // A question that does not fit in the second stage must not cost the first.
@@ -200,17 +205,17 @@ class Tuning {
 
   void ratio_stage() {
     const std::set<RowKey> planned = planned_rows(plan_);
+    Stage stage = {"ratios", 1, planned.size(), "row"};
     {
-      ProgressBar bar(session_, "ratios", planned.size(), ProgressBar::Unit::kItems);
+      ProgressBar bar(session_, stage.name, stage.n_all, ProgressBar::Unit::kItems);
       EvalHooks hooks;
       hooks.stop = session_.stop_token();
-      hooks.progress = [&bar](size_t n_done, const RowKey& key) {
+      hooks.progress = [&bar, &stage](size_t n_done, const RowKey& key) {
+        stage.n_done = n_done;
         bar.update(n_done, fmt::format("{} {} {}", key.id, key.policy, key.ratio));
       };
-      if (!run_eval(workspace_.engine(), workspace_.scorer(), plan_, log_, hooks)) {
-        throw Error(ErrorCode::kCancelled,
-                    "cancelled - finished rows are kept - the same command goes on there");
-      }
+      if (!run_eval(workspace_.engine(), workspace_.scorer(), plan_, log_, hooks))
+        say_cancelled(stage);
     }
     for (const std::string& policy : o_.policies) {
       const std::vector<GridPoint> points = ratio_points(planned, log_, policy, o_.metric());
@@ -221,8 +226,7 @@ class Tuning {
 
   void choose_ratio(const std::string& policy, const std::vector<GridPoint>& points) {
     ModelProfile& profile = tuned_.profile;
-    const bool is_adacache = policy == kAdaCache;
-    const std::string name = is_adacache ? kBetaPart : policy;
+    const std::string name = ratio_part(policy);
     // What an earlier run has chosen under another bound must not stand for this one.
     merge({}, {name}, profile);
     tuned_.parts.insert(name);
@@ -232,10 +236,10 @@ class Tuning {
       return session_.note(
           fmt::format("{}: no ratio up to {} loses as little as {} - it stays "
                       "untuned - allow more, or tune another policy",
-                      policy, kRatios.back(), o_.bound()));
+                      policy, kTuneRatios.back(), o_.bound()));
     }
     profile.tuned[name] = part(*chosen, points);
-    if (!is_adacache) {
+    if (policy != kAdaCache) {
       profile.ratios[policy] = chosen->setting;
       return;
     }
@@ -249,13 +253,14 @@ class Tuning {
     tuned_.parts.insert(kAlphaPart);
     if (!adacache) return;
     std::vector<double> alphas;
-    for (const double alpha : kAlphas) {
+    for (const double alpha : kTuneAlphas) {
       if (alpha < adacache->beta) alphas.push_back(alpha);
     }
     alphas.push_back(adacache->beta);  // where soft matches are worth no more than independent ones
 
     const std::vector<SoftPoint> measured_points =
-        measured("alpha", kAdaCache, [&](TuningRun& run) { return run.soft(alphas); });
+        measured({"alpha", 2, count_questions(plan_.sets), "question"}, kAdaCache,
+                 [&](TuningRun& run) { return run.soft(alphas); });
     std::vector<GridPoint> points;
     for (const SoftPoint& p : measured_points) {
       if (p.alpha == alphas.front()) {
@@ -288,7 +293,8 @@ class Tuning {
     merge({}, {kAdaptivePart}, tuned_.profile);
     tuned_.parts.insert(kAdaptivePart);
     const std::vector<AdaptiveQuestion> questions =
-        measured("adaptive", o_.adaptive_policy, [](TuningRun& run) { return run.adaptive(); });
+        measured({"adaptive context", n_stages(), count_questions(plan_.sets), "question"},
+                 o_.adaptive_policy, [](TuningRun& run) { return run.adaptive(); });
     if (questions.empty()) {
       return session_.note(
           "adaptive context: no question has two passages or more - it stays "
@@ -353,12 +359,6 @@ class Tuning {
     return out;
   }
 
-  size_t n_questions() const {
-    size_t n = 0;
-    for (const EvalSet& set : plan_.sets) n += set.samples.size();
-    return n;
-  }
-
   Session& session_;
   const TuneOptions& o_;
   Workspace& workspace_;
@@ -369,149 +369,18 @@ class Tuning {
   Tuned tuned_;
 };
 
-json to_json(const std::vector<GridLine>& lines) {
-  json out = json::array();
-  for (const GridLine& l : lines) {
-    out.push_back(
-        {{"setting", l.setting}, {"loss", l.loss}, {"rows_share", l.rows_share}, {"n", l.n}});
-  }
-  return out;
-}
-
-json to_json(const AdaptiveLine& l) {
-  return {{"lambda", l.lambda}, {"threshold", l.threshold},   {"passages", l.passages},
-          {"f1", l.f1},         {"rows_share", l.rows_share}, {"f1_loss", l.f1_loss}};
-}
-
-json to_json(const TuneOptions& o, const Tuned& tuned) {
-  json ratios = json::object(), front = json::array();
-  for (const auto& [policy, lines] : tuned.ratios) ratios[policy] = to_json(lines);
-  for (const AdaptiveLine& line : tuned.front) front.push_back(to_json(line));
-  json out = {{"metric", loss_metric_name(o.metric())},
-              {"bound", o.bound()},
-              {"ratios", ratios},
-              {"alpha", to_json(tuned.alphas)},
-              {"soft_chunks", tuned.n_soft},
-              {"chunks", tuned.n_chunks},
-              {"kl_scale", tuned.kl_scale},
-              {"pareto", front},
-              {"chosen", to_json(tuned.profile)}};
-  if (tuned.adaptive) out["adaptive"] = to_json(*tuned.adaptive);
-  return out;
-}
-
-// What a table's choice loses on questions that it was not made on.
-std::string held_out_text(const ModelProfile& profile, const std::string& part) {
-  const auto tuned = profile.tuned.find(part);
-  const std::optional<double> loss =
-      tuned == profile.tuned.end() ? std::nullopt : tuned->second.loss;
-  if (!loss) return {};
-  return fmt::format("the choice loses {:.4f} on questions that it was not made on\n", *loss);
-}
-
-// `chosen`: its line is marked.
-std::string grid_text(const std::vector<GridLine>& lines, const char* setting, LossMetric metric,
-                      std::optional<double> chosen) {
-  Table table(
-      {{setting, Table::Align::kRight},
-       {metric == LossMetric::kKl ? "KL in sample" : "F1 loss in sample", Table::Align::kRight},
-       {"rows / N", Table::Align::kRight},
-       {"n", Table::Align::kRight},
-       {""}});
-  for (const GridLine& l : lines) {
-    table.add_row({fmt::format("{:.4g}", l.setting), fmt::format("{:.4f}", l.loss),
-                   fmt::format("{:.3f}", l.rows_share), fmt::format("{}", l.n),
-                   chosen == l.setting ? "chosen" : ""});
-  }
-  return table.text();
-}
-
-std::string front_text(const Tuned& tuned) {
-  Table table({{"lambda", Table::Align::kRight},
-               {"tau", Table::Align::kRight},
-               {"passages seen", Table::Align::kRight},
-               {"rows / all at once", Table::Align::kRight},
-               {"F1", Table::Align::kRight},
-               {"F1 loss in sample", Table::Align::kRight},
-               {""}});
-  for (const AdaptiveLine& l : tuned.front) {
-    const bool is_chosen = tuned.adaptive && tuned.adaptive->lambda == l.lambda &&
-                           tuned.adaptive->threshold == l.threshold;
-    table.add_row({fmt::format("{:.2f}", l.lambda), fmt::format("{:.4f}", l.threshold),
-                   fmt::format("{:.2f}", l.passages), fmt::format("{:.3f}", l.rows_share),
-                   fmt::format("{:.3f}", l.f1), fmt::format("{:.3f}", l.f1_loss),
-                   is_chosen ? "chosen" : ""});
-  }
-  return table.text();
-}
-
-std::optional<double> chosen_ratio(const ModelProfile& profile, const std::string& policy) {
-  if (!profile.tuned.contains(policy == kAdaCache ? kBetaPart : policy)) return std::nullopt;
-  PolicyOptions options;
-  apply(profile, policy, {}, options);
-  return options.recompute_ratio;
-}
-
-void print_tables(const Session& session, const TuneOptions& o, const Tuned& tuned) {
-  const ModelProfile& profile = tuned.profile;
-  for (const auto& [policy, lines] : tuned.ratios) {
-    const bool is_adacache = policy == kAdaCache;
-    session.print(fmt::format("{}, ratio{}\n{}{}\n", policy, is_adacache ? " (beta)" : "",
-                              grid_text(lines, "ratio", o.metric(), chosen_ratio(profile, policy)),
-                              held_out_text(profile, is_adacache ? kBetaPart : policy)));
-  }
-  const std::optional<ModelProfile::AdaCache>& adacache = profile.adacache;
-  if (adacache && !tuned.alphas.empty()) {
-    std::optional<double> alpha;
-    if (profile.tuned.contains(kAlphaPart)) alpha = adacache->alpha;
-    session.print(fmt::format("{}, alpha at beta {:.4g}; {} of {} chunks were soft matches\n{}{}\n",
-                              kAdaCache, adacache->beta, tuned.n_soft, tuned.n_chunks,
-                              grid_text(tuned.alphas, "alpha", o.metric(), alpha),
-                              held_out_text(profile, kAlphaPart)));
-  }
-  if (!tuned.front.empty()) {
-    session.print(fmt::format(
-        "adaptive context on {}, KL scale {:.4g} nats; what no other setting beats\n{}{}",
-        o.adaptive_policy, tuned.kl_scale, front_text(tuned),
-        held_out_text(profile, kAdaptivePart)));
-  }
-}
-
-// Of a run from the start: how many of them are there already is known only with the model.
-void print_cost(const Session& session, const TuneOptions& o, const std::vector<EvalSet>& sets) {
-  const bool has_adacache = contains(o.policies, kAdaCache);
-  size_t n_questions = 0, n_growing = 0, n_passages = 0;
-  for (const EvalSet& set : sets) {
-    for (const Sample& sample : set.samples) {
-      ++n_questions;
-      if (sample.passages.size() < 2) continue;
-      ++n_growing;
-      n_passages += sample.passages.size();
-    }
-  }
-  const size_t n_soft = has_adacache ? n_growing : 0;
-  const size_t n_adaptive = o.tunes_adaptive() ? n_growing : 0;
-  // The passages' own KV costs about a full prefill of them, in every stage, and is read once; for
-  // alpha half as many of other questions join them.
-  const size_t full = 2 * n_questions + 5 * n_soft / 2 + n_adaptive;
-  const size_t ratios = n_questions * (1 + o.policies.size() * kRatios.size());
-  const size_t alphas = n_soft * (3 + kAlphas.size());  // the company, the grid, and beta
-  const size_t adaptive = o.tunes_adaptive() ? 2 * n_adaptive + n_passages : 0;
-  if (session.json()) {
-    return session.print_json({{"questions", n_questions},
-                               {"full_prefills", full},
-                               {"reuse_prefills", ratios + alphas + adaptive}});
-  }
-  session.print(
-      fmt::format("{} questions: at most {} full prefills and {} with reuse ({} ratios, {} alpha, "
-                  "{} adaptive context); fewer where --out has some\n",
-                  n_questions, full, ratios + alphas + adaptive, ratios, alphas, adaptive));
-}
-
 void tune(Session& session, TuneOptions o) {
-  check(o);
+  // Slips are said before a model loads.
+  check_names(o);
   std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
+  check_given(o);
   rank_passages(sets);
+  if (const size_t n = count_questions(sets); n < kEnoughQuestions) {
+    session.note(
+        fmt::format("only {}: a choice by fewer than {} is not to be relied on - give more with "
+                    "--limit or --file",
+                    counted(n, "question"), kEnoughQuestions));
+  }
   if (o.is_dry) return print_cost(session, o, sets);
   make_private_dir(o.out);
   StoreSettings settings;

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -75,10 +78,68 @@ TEST_F(CliAdaCache, TuneCountsWithoutRunningAndRefusesWhatHasNoBound) {
   const json cost = json_of({"tune"}, {"--dry-run", "--max-kl", "1", "--out", out_.string()});
   EXPECT_FALSE(cost.is_discarded());
   EXPECT_FALSE(fs::exists(out_));
+  const Outcome shown = run({"tune"}, {"--dry-run", "--max-kl", "1", "--policies", "adacache"});
+  EXPECT_THAT(shown.out, HasSubstr("4 questions: at most 18 full prefills and 64 with reuse"));
+  EXPECT_THAT(shown.out, HasSubstr("32  with reuse  4 questions x (1 + 1 policy x 7 ratios)"));
+  EXPECT_THAT(shown.err, HasSubstr("only 4 questions"));
   const Outcome unbounded = run({"tune"}, {"--out", out_.string()});
   EXPECT_EQ(unbounded.status, 2);
   EXPECT_THAT(unbounded.err, HasSubstr("--max-kl"));
   EXPECT_EQ(run({"tune"}, {"--max-kl", "1"}).status, 2) << "without a folder to go on from";
+}
+
+TEST_F(CliAdaCache, TuneSaysWrongNamesBeforeWhatIsMissing) {
+  const std::string model = shared_model().path().string(), file = file_.string();
+  const auto error_of = [this](std::vector<std::string> args) {
+    args.insert(args.begin(), "tune");
+    const Outcome outcome = tessera_.run(args);
+    EXPECT_NE(outcome.status, 0);
+    return outcome.err;
+  };
+  EXPECT_THAT(error_of({"--file", file, "-m", model, "--policies", "nope"}), HasSubstr("'nope'"));
+  EXPECT_THAT(error_of({"--file", file, "-m", model, "--adaptive-policy", "nope"}),
+              HasSubstr("'nope'"));
+  EXPECT_THAT(error_of({"--file", "/nope", "-m", model}), HasSubstr("/nope"));
+  EXPECT_THAT(error_of({"--file", file, "-m", "/nope.gguf"}), HasSubstr("/nope.gguf"));
+}
+
+TEST_F(CliAdaCache, TuneThatMeetsAnotherFolderAsksForOne) {
+  const std::vector<std::string> args = {"--max-kl", "100",   "--policies",
+                                         "epic",     "--out", out_.string()};
+  fs::create_directories(out_);
+  std::ofstream(out_ / "ratios.jsonl") << "my notes\n";
+
+  const Outcome refused = run({"tune"}, args);
+
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("ratios.jsonl is no file of an eval run - give another folder "
+                                     "to --out"));
+}
+
+TEST_F(CliAdaCache, ProfileThatCannotBeReadIsKeptBesideTheNewOne) {
+  const std::vector<std::string> analyze = {"analyze", "attention"};
+  const std::vector<std::string> args = {"--limit", "2", "--write-profile"};
+  ASSERT_EQ(run(analyze, args).status, 0);
+  const fs::path folder = tessera_.cache() / "data" / "tessera" / "profiles";
+  const fs::path profile = fs::directory_iterator(folder)->path();
+  std::ofstream(profile) << "my notes";
+
+  const Outcome again = run(analyze, args);
+
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.err, HasSubstr("is kept as " + profile.string() + ".damaged"));
+  EXPECT_EQ(text_of(profile.string() + ".damaged"), "my notes");
+  EXPECT_THAT(text_of(profile), HasSubstr("sink_layer"));
+}
+
+TEST_F(CliAdaCache, AnalysisTriesItsThreeFilesBeforeTheRun) {
+  for (const char* name : {"attention.json", "attention.svg", "attention.png"}) {
+    const fs::path out = out_ / name;  // a folder for each
+    fs::create_directories(out / name);
+    const Outcome refused = tessera_.run({"analyze", "attention", "--file", file_.string(), "-m",
+                                          "/nope.gguf", "--out", out.string()});
+    EXPECT_THAT(refused.err, HasSubstr(std::string(name) + " - it is a folder"));
+  }
 }
 
 TEST_F(CliAdaCache, TuneWritesAProfileThatAskUsesAndARerunMeasuresNothing) {
@@ -103,10 +164,35 @@ TEST_F(CliAdaCache, TuneWritesAProfileThatAskUsesAndARerunMeasuresNothing) {
   std::vector<std::string> twice = ask;
   ASSERT_EQ(tessera_.run(ask).status, 0);  // stores what it misses
   const Outcome tuned = tessera_.run(ask);
-  EXPECT_THAT(tuned.err, testing::Not(HasSubstr("beta")));
+  EXPECT_THAT(tuned.err, HasSubstr("beta 0.02 (4 questions, "));
+  EXPECT_THAT(tuned.err, testing::Not(HasSubstr("beta 0.15")));
+  std::vector<std::string> all = ask;
+  all.insert(all.end(), {"--compare", "all"});
+  const Outcome compared = tessera_.run(all);
+  EXPECT_THAT(compared.out, HasSubstr("0.02 (tuned), alpha "));
+  EXPECT_THAT(compared.err, HasSubstr("while that of adacache is"));
   twice.emplace_back("--json");
   const json answer = json::parse(tessera_.run(twice).out, nullptr, false);
   ASSERT_FALSE(answer.is_discarded());
+}
+
+TEST_F(CliAdaCache, StoppedTuneNamesThePartAndGoesOn) {
+  std::vector<std::string> args = {
+      "tune",       "--file", file_.string(),  "-m", shared_model().path().string(),
+      "--max-kl",   "100",    "--max-f1-loss", "1",  "--out",
+      out_.string()};
+  const Running running = tessera_.start(args);
+  const auto is_amid = [&] { return !text_of(out_ / "ratios.jsonl").empty(); };
+  while (!is_amid() && Program::is_running(running))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(running.pid, SIGINT);
+
+  const Outcome stopped = Program::wait(running);
+
+  ASSERT_EQ(stopped.status, 130) << stopped.err;
+  EXPECT_THAT(stopped.err, HasSubstr("of 3: "));
+  EXPECT_THAT(stopped.err, HasSubstr("is kept in " + out_.string()));
+  EXPECT_EQ(tessera_.run(args).status, 0);
 }
 
 TEST_F(CliAdaCache, TuneLeavesTheUsersKvAlone) {
@@ -134,6 +220,12 @@ TEST_F(CliAdaCache, AnalysisWritesNumbersAndTwoPictures) {
   EXPECT_THAT(text_of(out_ / "attention.svg"), HasSubstr("</svg>"));
   EXPECT_EQ(text_of(out_ / "attention.png").substr(1, 3), "PNG");
   EXPECT_EQ(run({"analyze", "attention"}, {"--passages", "2"}).status, 2);
+
+  const Outcome kept = run({"analyze", "attention"}, {"--limit", "2", "--write-profile"});
+  EXPECT_THAT(kept.err, HasSubstr(" has sink layer "));
+  EXPECT_EQ(kept.err.find("clear sink") != std::string::npos,
+            kept.out.find("no clear sink") != std::string::npos)
+      << kept.out << kept.err;
 }
 
 TEST_F(CliAdaCache, TraceAnswersAStreamUnderEveryConfiguration) {

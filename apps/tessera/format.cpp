@@ -52,6 +52,20 @@ std::string human_count(uint64_t value) {
   return text;
 }
 
+std::string counted(uint64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", human_count(n), noun, n == 1 ? "" : "s");
+}
+
+std::string sooner_text(double ratio) {
+  return ratio < 1 ? fmt::format("{:.2f} times later", 1 / ratio)
+                   : fmt::format("{:.2f} times sooner", ratio);
+}
+
+std::string loss_text(double loss) {
+  // What rounds to 0 is none.
+  return fmt::format("{}{:.4f}", loss <= -0.00005 ? "gain " : "", std::abs(loss));
+}
+
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add_row(std::vector<std::string> cells) {

@@ -17,6 +17,16 @@ std::string human_duration(double seconds);
 // Digits in groups of three: "491,400,064".
 std::string human_count(uint64_t value);
 
+// "1 question", "1,024 questions"; for nouns whose plural ends in an s.
+std::string counted(uint64_t n, std::string_view noun);
+
+// How a time compares with full prefill's, of which it is 1 / `ratio`: "5.31 times sooner", "1.41
+// times later".
+std::string sooner_text(double ratio);
+
+// A loss against full prefill to four digits; what is below 0 is "gain 0.0200".
+std::string loss_text(double loss);
+
 // A text table whose columns are as wide as their widest cell, counted in characters.
 class Table {
  public:

@@ -45,6 +45,25 @@ TEST(HumanCount, GroupsDigitsByThree) {
   EXPECT_EQ(human_count(491400064), "491,400,064");
 }
 
+TEST(Counted, NamesOneAndSeveral) {
+  EXPECT_EQ(counted(0, "question"), "0 questions");
+  EXPECT_EQ(counted(1, "question"), "1 question");
+  EXPECT_EQ(counted(1024, "row"), "1,024 rows");
+}
+
+TEST(SoonerText, TurnsTheFactorRoundWhereItIsLater) {
+  EXPECT_EQ(sooner_text(5.308), "5.31 times sooner");
+  EXPECT_EQ(sooner_text(1), "1.00 times sooner");
+  EXPECT_EQ(sooner_text(0.71), "1.41 times later");
+}
+
+TEST(LossText, SaysAGainAsOne) {
+  EXPECT_EQ(loss_text(0.02), "0.0200");
+  EXPECT_EQ(loss_text(-0.02), "gain 0.0200");
+  EXPECT_EQ(loss_text(-0.00001), "0.0000");
+  EXPECT_EQ(loss_text(0), "0.0000");
+}
+
 TEST(Table, AlignsColumnsByCharactersNotBytes) {
   Table table({{"name"}, {"n", Table::Align::kRight}, {"note"}});
   table.add_row({"übung", "7", "é"});

@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,18 +50,44 @@ void settle_openmp(char** argv) {
   // When the system refuses, going on slower is better than not at all.
 }
 
-// To CLI11 "" is 0 and "-1" the largest unsigned number.
+enum class NumberKind { kSigned, kUnsigned, kFloat };
+
+std::optional<NumberKind> number_kind(std::string_view type_name) {
+  if (type_name.starts_with("UINT")) return NumberKind::kUnsigned;
+  if (type_name.starts_with("INT")) return NumberKind::kSigned;
+  if (type_name.starts_with("FLOAT")) return NumberKind::kFloat;
+  return std::nullopt;
+}
+
+// The nearest number stands for one that does not fit: a double becomes infinite, and a whole one
+// is cut to 64 bits, as no range says.
+bool fits(NumberKind kind, const std::string& text) {
+  if (kind == NumberKind::kFloat) return std::isfinite(std::strtod(text.c_str(), nullptr));
+  errno = 0;
+  if (kind == NumberKind::kUnsigned) {
+    std::strtoull(text.c_str(), nullptr, 10);
+  } else {
+    std::strtoll(text.c_str(), nullptr, 10);
+  }
+  return errno != ERANGE;
+}
+
+// To CLI11 "" is 0, "-1" the largest unsigned number, and NaN, with which no comparison holds, is
+// within every range.
 void check_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    const bool is_unsigned = type.starts_with("UINT");
-    if (!is_unsigned && !type.starts_with("INT") && !type.starts_with("FLOAT")) continue;
+    const std::optional<NumberKind> kind = number_kind(type);
+    if (!kind) continue;
+    const bool may_be_negative = *kind != NumberKind::kUnsigned && !type.ends_with("NONNEGATIVE");
     // As a transform it comes before those that read a number.
     option->transform(CLI::Validator(
-        [is_unsigned](std::string& text) -> std::string {
+        [kind = *kind, may_be_negative](std::string& text) -> std::string {
           if (text.empty()) return "the value is empty - a number is wanted";
-          if (is_unsigned && text.starts_with('-'))
+          if (!may_be_negative && text.starts_with('-'))
             return quote(text) + " is negative - it must not be";
+          if (!fits(kind, text))
+            return quote(text) + " is no number that fits - give a smaller one";
           return {};
         },
         ""));

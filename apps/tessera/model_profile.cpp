@@ -5,12 +5,18 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text_util.h"
+#include "tessera/format.h"
 
 namespace tessera {
 namespace {
@@ -20,69 +26,187 @@ namespace fs = std::filesystem;
 
 constexpr int kFormat = 1;
 constexpr std::string_view kAdaCacheName = "adacache";
+// They recompute nothing that was loaded, or everything.
+constexpr std::array<std::string_view, 3> kWithoutRatio = {"full", "prefix", "reuse"};
 
-// A value that is no share would be refused at every request from then on.
-double share_of(const json& value) {
-  const auto share = value.get<double>();
-  if (!(share >= 0 && share <= 1))
-    throw std::out_of_range(fmt::format("{} is not a number from 0 to 1", share));
-  return share;
-}
+// Why something is no profile, in words for the user.
+struct Unusable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-ModelProfile::AdaCache adacache_from(const json& value) {
-  const ModelProfile::AdaCache out = {share_of(value.at("alpha")), share_of(value.at("beta"))};
-  if (out.alpha > out.beta)
-    throw std::out_of_range(fmt::format("alpha {} is above beta {}", out.alpha, out.beta));
+// A value of a profile under its full name, as in adaptive.step. What is not as expected is thrown
+// as Unusable.
+class Field {
+ public:
+  explicit Field(const json& value, std::string name = {})
+      : value_(value), name_(std::move(name)) {}
+
+  // Every member of an object.
+  std::vector<std::pair<std::string, Field>> members() const {
+    expect(value_.is_object(), "an object");
+    std::vector<std::pair<std::string, Field>> out;
+    for (const auto& [key, value] : value_.items()) out.emplace_back(key, Field(value, path(key)));
+    return out;
+  }
+  std::optional<Field> find(const std::string& key) const {
+    expect(value_.is_object(), "an object");
+    const auto found = value_.find(key);
+    return found == value_.end() ? std::nullopt : std::optional(Field(*found, path(key)));
+  }
+  Field at(const std::string& key) const {
+    std::optional<Field> found = find(key);
+    if (!found) throw Unusable(fmt::format("field {} is missing", quote(path(key))));
+    return *std::move(found);
+  }
+
+  bool is_null() const { return value_.is_null(); }
+  std::string text() const {
+    expect(value_.is_string(), "a text");
+    return value_.get<std::string>();
+  }
+  std::vector<std::string> texts() const {
+    expect(value_.is_array(), "a list of texts");
+    std::vector<std::string> out;
+    for (const json& value : value_) out.push_back(Field(value, name_).text());
+    return out;
+  }
+  int32_t integer(int32_t least, int32_t most) const {
+    // As a double, which an integer that no int32_t holds fits in too.
+    const double value = value_.is_number_integer() ? value_.get<double>() : least - 1.0;
+    expect(value >= least && value <= most,
+           fmt::format("a whole number from {} to {}", least, most));
+    return static_cast<int32_t>(value);
+  }
+  double number() const { return within(-kLargest, kLargest, "a finite number"); }
+  double number_from_0() const { return within(0, kLargest, "a finite number of 0 or more"); }
+  double number_above_0() const { return within(kSmallest, kLargest, "a finite number above 0"); }
+  // A value that is no share would be refused at every request from then on.
+  double share() const { return within(0, 1, "a number from 0 to 1"); }
+
+ private:
+  static constexpr double kLargest = std::numeric_limits<double>::max();
+  static constexpr double kSmallest = std::numeric_limits<double>::denorm_min();
+
+  std::string path(const std::string& key) const { return name_.empty() ? key : name_ + "." + key; }
+  double within(double least, double most, std::string_view what) const {
+    const double value =
+        value_.is_number() ? value_.get<double>() : std::numeric_limits<double>::quiet_NaN();
+    expect(value >= least && value <= most, what);
+    return value;
+  }
+  void expect(bool is_met, std::string_view what) const {
+    if (is_met) return;
+    const std::string who = name_.empty() ? "the whole" : "field " + quote(name_);
+    throw Unusable(fmt::format("{} is {} where {} is expected", who, shown(), what));
+  }
+  std::string shown() const {
+    if (value_.is_structured()) return fmt::format("an {}", value_.type_name());
+    if (value_.is_string()) return quote(value_.get_ref<const std::string&>());
+    // JSON writes null for what is not finite.
+    return value_.is_number_float() ? fmt::format("{}", value_.get<double>()) : value_.dump();
+  }
+
+  const json& value_;
+  std::string name_;
+};
+
+ModelProfile::AdaCache adacache_from(const Field& field) {
+  const ModelProfile::AdaCache out = {field.at("alpha").share(), field.at("beta").share()};
+  if (out.alpha > out.beta) {
+    throw Unusable(fmt::format("field 'adacache.alpha' is {} where at most beta, {}, is expected",
+                               out.alpha, out.beta));
+  }
   return out;
 }
 
-ModelProfile::Adaptive adaptive_from(const json& value) {
-  ModelProfile::Adaptive out;
-  out.lambda = share_of(value.at("lambda"));
-  value.at("kl_scale").get_to(out.kl_scale);
-  value.at("threshold").get_to(out.threshold);
-  value.at("policy").get_to(out.policy);
-  value.at("step").get_to(out.step);
-  if (!(out.kl_scale > 0))
-    throw std::out_of_range(fmt::format("kl_scale {} is not above 0", out.kl_scale));
-  return out;
+ModelProfile::Adaptive adaptive_from(const Field& field) {
+  return {.lambda = field.at("lambda").share(),
+          .kl_scale = field.at("kl_scale").number_above_0(),
+          .threshold = field.at("threshold").number(),
+          .policy = field.at("policy").text(),
+          .step = field.at("step").integer(1, std::numeric_limits<int32_t>::max())};
 }
 
-TunedPart part_from(const json& value) {
+TunedPart part_from(const Field& field) {
   TunedPart out;
-  value.at("date").get_to(out.date);
-  value.at("tasks").get_to(out.tasks);
-  value.at("data_digest").get_to(out.data_digest);
-  value.at("metric").get_to(out.metric);
-  value.at("bound").get_to(out.bound);
-  if (!value.at("loss").is_null()) out.loss = value["loss"].get<double>();
-  value.at("loss_in_sample").get_to(out.loss_in_sample);
-  value.at("n").get_to(out.n);
+  out.date = field.at("date").text();
+  out.tasks = field.at("tasks").texts();
+  out.data_digest = field.at("data_digest").text();
+  out.metric = field.at("metric").text();
+  out.bound = field.at("bound").number_from_0();
+  if (const Field loss = field.at("loss"); !loss.is_null()) out.loss = loss.number();
+  out.loss_in_sample = field.at("loss_in_sample").number();
+  out.n = field.at("n").integer(0, std::numeric_limits<int32_t>::max());
   return out;
 }
 
-// Throws json::exception or std::out_of_range for what is no profile of this model.
+// Throws Unusable for what is no profile of this model.
 ModelProfile profile_from(const json& record, const std::string& model_digest) {
-  if (record.at("format").get<int>() != kFormat)
-    throw std::out_of_range("it is of another version of the program");
-  if (record.at("model_digest").get<std::string>() != model_digest)
-    throw std::out_of_range("it is of another model");
+  const Field whole(record);
+  if (whole.at("format").integer(0, std::numeric_limits<int32_t>::max()) != kFormat)
+    throw Unusable("it is of another version of the program");
+  if (whole.at("model_digest").text() != model_digest) throw Unusable("it is of another model");
   ModelProfile out;
-  if (record.contains("sink_layer")) {
-    out.sink_layer = record["sink_layer"].get<int32_t>();
-    if (*out.sink_layer < 0) throw std::out_of_range("sink_layer is negative");
+  if (const auto field = whole.find("sink_layer"))
+    out.sink_layer = field->integer(0, kMostLayers - 1);
+  if (const auto field = whole.find("adacache")) out.adacache = adacache_from(*field);
+  if (const auto field = whole.find("adaptive")) out.adaptive = adaptive_from(*field);
+  if (const auto field = whole.find("ratios")) {
+    for (const auto& [policy, ratio] : field->members()) out.ratios[policy] = ratio.share();
   }
-  if (record.contains("adacache")) out.adacache = adacache_from(record["adacache"]);
-  if (record.contains("adaptive")) out.adaptive = adaptive_from(record["adaptive"]);
-  if (record.contains("ratios")) {
-    for (const auto& [policy, ratio] : record["ratios"].items())
-      out.ratios[policy] = share_of(ratio);
+  if (const auto field = whole.find("tuned")) {
+    for (const auto& [name, part] : field->members()) out.tuned[name] = part_from(part);
   }
-  if (record.contains("tuned")) {
-    for (const auto& [name, part] : record["tuned"].items()) out.tuned[name] = part_from(part);
+  if (const auto field = whole.find("unmet")) {
+    for (const auto& [name, bound] : field->members()) out.unmet[name] = bound.number_from_0();
   }
-  if (record.contains("unmet")) record["unmet"].get_to(out.unmet);
   return out;
+}
+
+// Nothing where the file is there and no profile of this model, with the reason in `why`.
+std::optional<ModelProfile> load(const fs::path& file, const std::string& model_digest,
+                                 std::string& why) {
+  std::error_code ignored;
+  if (fs::symlink_status(file, ignored).type() == fs::file_type::not_found) return ModelProfile{};
+  const fs::file_status status = fs::status(file, ignored);
+  if (fs::is_directory(status) || fs::is_other(status)) {  // a pipe would be waited for
+    why = fs::is_directory(status) ? "it is a folder" : "it is no regular file";
+    return std::nullopt;
+  }
+  const std::optional<std::vector<std::byte>> bytes = read_file(file);
+  if (!bytes) {
+    why = "it cannot be read";
+    return std::nullopt;
+  }
+  const auto* begin = reinterpret_cast<const char*>(bytes->data());
+  const json record = json::parse(begin, begin + bytes->size(), nullptr, false);
+  if (record.is_discarded()) {
+    why = "it is not JSON, or was cut off";
+    return std::nullopt;
+  }
+  try {
+    return profile_from(record, model_digest);
+  } catch (const Unusable& error) {
+    why = error.what();
+    return std::nullopt;
+  }
+}
+
+// What cannot be read may hold what took hours to find: it stays, under a name that is free.
+void set_aside(const fs::path& file, const std::string& why) {
+  std::error_code error;
+  fs::path kept = file.string() + ".damaged";
+  for (int n = 2; fs::exists(fs::symlink_status(kept, error)); ++n)
+    kept = fmt::format("{}.damaged{}", file.string(), n);
+  fs::rename(file, kept, error);
+  if (error) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot write {} - {}, and it cannot be renamed: {} - move it away and "
+                            "run again",
+                            file.string(), why, error.message()));
+  }
+  spdlog::warn("{} is written anew - {} - what was there is kept as {}", file.string(), why,
+               kept.string());
 }
 
 template <typename Value>
@@ -91,6 +215,32 @@ void take(const std::map<std::string, Value>& from, const std::string& name,
   into.erase(name);
   const auto found = from.find(name);
   if (found != from.end()) into.insert(*found);
+}
+
+// A value that a request takes from a part of the profile.
+struct TunedValue {
+  std::string text;
+  std::string how;
+};
+
+// Puts `texts` behind `out` where `part` was tuned.
+void add_tuned(const ModelProfile& profile, const std::string& part,
+               const std::vector<std::string>& texts, std::vector<TunedValue>& out) {
+  const auto found = profile.tuned.find(part);
+  if (found == profile.tuned.end()) return;
+  const TunedPart& how = found->second;
+  const auto n = static_cast<uint64_t>(std::max(how.n, 0));
+  for (const std::string& text : texts)
+    out.push_back({text, fmt::format("{}, {}", counted(n, "question"), how.date)});
+}
+
+std::vector<std::string> adaptive_texts(const GivenOptions& given,
+                                        const AdaptiveContext& adaptive) {
+  std::vector<std::string> out;
+  if (!given.lambda) out.push_back(fmt::format("lambda {:.4g}", adaptive.confidence.lambda));
+  if (!given.kl_scale) out.push_back(fmt::format("kl_scale {:.4g}", adaptive.confidence.kl_scale));
+  if (!given.threshold) out.push_back(fmt::format("tau {:.4g}", adaptive.threshold));
+  return out;
 }
 
 // Of a part that is not tuned: whether tuning was tried.
@@ -120,11 +270,8 @@ std::vector<std::string> untuned_ratios(const ModelProfile& profile, const std::
 
 std::vector<std::string> untuned_adaptive(const ModelProfile& profile, const GivenOptions& given,
                                           const AdaptiveContext& adaptive) {
-  std::vector<std::string> out;
-  if (profile.tuned.contains(kAdaptivePart)) return out;
-  if (!given.lambda) out.push_back(fmt::format("lambda {:.4g}", adaptive.confidence.lambda));
-  if (!given.kl_scale) out.push_back(fmt::format("kl_scale {:.4g}", adaptive.confidence.kl_scale));
-  if (!given.threshold) out.push_back(fmt::format("tau {:.4g}", adaptive.threshold));
+  if (profile.tuned.contains(kAdaptivePart)) return {};
+  std::vector<std::string> out = adaptive_texts(given, adaptive);
   if (!out.empty() && profile.unmet.contains(kAdaptivePart))
     out.back() += " (the last tuning found none that saves rows within its bound)";
   return out;
@@ -183,36 +330,49 @@ json to_json(const ModelProfile& profile) {
   return out;
 }
 
-ModelProfile read_profile(const std::string& model_digest) {
+ModelProfile read_profile(const std::string& model_digest, int32_t n_layers) {
   const fs::path file = profile_file(model_digest);
-  const std::optional<std::vector<std::byte>> bytes = read_file(file);
-  if (!bytes) return {};
-  const auto* begin = reinterpret_cast<const char*>(bytes->data());
   std::string why;
-  try {
-    return profile_from(json::parse(begin, begin + bytes->size()), model_digest);
-  } catch (const json::exception& error) {
-    why = error.what();
-  } catch (const std::out_of_range& error) {
-    why = error.what();
+  std::optional<ModelProfile> profile = load(file, model_digest, why);
+  if (!profile) {
+    spdlog::warn(
+        "{} is not used - {} - the built-in settings hold: remove it, or run 'tessera tune' again, "
+        "which renames it",
+        file.string(), why);
+    return {};
   }
-  spdlog::warn("{} is not used - {} - the built-in settings hold; 'tessera tune' writes it anew",
-               file.string(), why);
-  return {};
+  if (profile->sink_layer && *profile->sink_layer >= n_layers) {
+    spdlog::warn(
+        "sink_layer {} in {} is not used - the model has {} layers - its middle layer is taken: "
+        "'tessera analyze attention --write-profile' finds a better one",
+        *profile->sink_layer, file.string(), n_layers);
+    profile->sink_layer.reset();
+  }
+  return *std::move(profile);
 }
 
 void write_profile(const std::string& model_digest, const ModelProfile& profile) {
   const fs::path file = profile_file(model_digest);
-  make_private_dir(file.parent_path());
   json record = to_json(profile);
   record["format"] = kFormat;
   record["model_digest"] = model_digest;
-  const std::string text = record.dump(2) + "\n";
+  try {
+    profile_from(record, model_digest);
+  } catch (const Unusable& error) {  // all of the file would be lost to the next reader
+    throw Error(ErrorCode::kModel,
+                fmt::format("cannot write {} - {} - it stays as it was: give finite bounds, or use "
+                            "another model",
+                            file.string(), error.what()));
+  }
+  make_private_dir(file.parent_path());
+  std::string why;
+  if (!load(file, model_digest, why)) set_aside(file, why);
+  // The name of a task may hold any bytes.
+  const std::string text = record.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   const std::span<const std::byte> piece = std::as_bytes(std::span(text));
-  std::string error;
-  if (write_file_atomic(file, {&piece, 1}, error)) return;
-  throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - put it right and run again",
-                                          file.string(), error));
+  if (write_file_atomic(file, {&piece, 1}, why)) return;
+  throw Error(ErrorCode::kIo,
+              fmt::format("cannot write {} - {} - put it right and run again", file.string(), why));
 }
 
 void merge(const ModelProfile& from, const std::set<std::string>& parts, ModelProfile& into) {
@@ -246,6 +406,69 @@ void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveConte
   if (!given.kl_scale) adaptive.confidence.kl_scale = profile.adaptive->kl_scale;
   if (!given.lambda) adaptive.confidence.lambda = profile.adaptive->lambda;
   if (!given.threshold) adaptive.threshold = profile.adaptive->threshold;
+}
+
+std::string ratio_part(std::string_view policy) {
+  return std::string(policy == kAdaCacheName ? kBetaPart : policy);
+}
+
+bool reads_ratio(std::string_view policy, const PolicyOptions& options) {
+  if (std::ranges::find(kWithoutRatio, policy) != kWithoutRatio.end()) return false;
+  return policy != "epic" || options.head_tokens == 0;
+}
+
+std::string ratio_text(const ModelProfile& profile, std::string_view policy,
+                       const GivenOptions& given, const PolicyOptions& options) {
+  if (!reads_ratio(policy, options)) return "-";
+  const auto marked = [&profile](double value, bool is_given, const std::string& part) {
+    const bool is_tuned = !is_given && profile.tuned.contains(part);
+    return fmt::format("{:.4g}{}", value, is_tuned ? " (tuned)" : "");
+  };
+  std::string out = marked(options.recompute_ratio, given.ratio, ratio_part(policy));
+  if (policy == kAdaCacheName) {
+    const double alpha = std::min(options.soft_ratio, options.recompute_ratio);  // as it is used
+    out += ", alpha " + marked(alpha, given.soft_ratio, kAlphaPart);
+  }
+  return out;
+}
+
+std::string uneven_ratios_note(const ModelProfile& profile, const GivenOptions& given,
+                               std::set<std::string> names) {
+  if (given.ratio) return {};
+  for (const PolicyInfo& policy : policies()) {
+    if (policy.is_control) names.erase(std::string(policy.name));
+  }
+  std::vector<std::string> tuned, untuned;
+  for (const std::string& policy : names)
+    (profile.tuned.contains(ratio_part(policy)) ? tuned : untuned).push_back(policy);
+  if (tuned.empty() || untuned.empty()) return {};
+  return fmt::format(
+      "the ratio of {} is not tuned for this model while that of {} is: their times are not of "
+      "like quality - 'tessera tune --policies {}' finds it",
+      fmt::join(untuned, ", "), fmt::join(tuned, ", "), fmt::join(untuned, ","));
+}
+
+std::string tuned_note(const ModelProfile& profile, std::string_view policy,
+                       const GivenOptions& given, const PolicyOptions& options,
+                       const AdaptiveContext* adaptive) {
+  const bool is_adacache = policy == kAdaCacheName;
+  std::vector<TunedValue> values;
+  if (is_adacache && !given.soft_ratio)
+    add_tuned(profile, kAlphaPart, {fmt::format("alpha {:.4g}", options.soft_ratio)}, values);
+  if (reads_ratio(policy, options) && !given.ratio) {
+    const char* name = is_adacache ? "beta" : "ratio";
+    add_tuned(profile, ratio_part(policy),
+              {fmt::format("{} {:.4g}", name, options.recompute_ratio)}, values);
+  }
+  if (adaptive != nullptr)
+    add_tuned(profile, kAdaptivePart, adaptive_texts(given, *adaptive), values);
+  std::string out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    out += (out.empty() ? "tuned: " : ", ") + values[i].text;
+    const bool is_last = i + 1 == values.size() || values[i + 1].how != values[i].how;
+    if (is_last) out += fmt::format(" ({})", values[i].how);
+  }
+  return out;
 }
 
 std::string untuned_note(const ModelProfile& profile, std::string_view policy,

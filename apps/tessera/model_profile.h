@@ -58,18 +58,27 @@ struct ModelProfile {
   bool operator==(const ModelProfile&) const = default;
 };
 
-// Names of tuned parts; that of a policy's ratio is its own name.
+// Names of tuned parts; that of a policy's ratio is its own name, but for adacache beta.
 inline constexpr const char* kBetaPart = "adacache.beta";
 inline constexpr const char* kAlphaPart = "adacache.alpha";
 inline constexpr const char* kAdaptivePart = "adaptive";
+std::string ratio_part(std::string_view policy);
 
 std::filesystem::path profile_file(const std::string& model_digest);
 
-// An empty one where there is none. A file that is damaged, of another model, or whose values are
-// out of range counts as none, with a warning in the log. Unknown fields are passed over.
-ModelProfile read_profile(const std::string& model_digest);
+// No model has more.
+inline constexpr int32_t kMostLayers = 65536;
 
-// The file appears whole or not at all. Throws Error(kIo) when the system refuses.
+// An empty one where there is none. A file that is damaged, of another model, or of which a value
+// is of another type or out of range counts as none, with a warning in the log that names it.
+// Unknown fields are passed over. A sink layer that is none of the model's `n_layers` is left out,
+// with a warning.
+ModelProfile read_profile(const std::string& model_digest, int32_t n_layers = kMostLayers);
+
+// The file appears whole or not at all; one that read_profile() does not use is renamed to
+// NAME.damaged (damaged2, ... where that is taken), with a warning. Throws Error(kModel) for values
+// that could not be read back, as those that are not finite: the file stays as it was then.
+// Error(kIo) when the system refuses.
 void write_profile(const std::string& model_digest, const ModelProfile& profile);
 
 // All that is set, as in the file.
@@ -92,6 +101,27 @@ struct GivenOptions {
 void apply(const ModelProfile& profile, std::string_view policy, const GivenOptions& given,
            PolicyOptions& options);
 void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveContext& adaptive);
+
+// Whether a policy recomputes a share of what it has loaded. Others recompute nothing of it,
+// everything, or a number of tokens.
+bool reads_ratio(std::string_view policy, const PolicyOptions& options);
+
+// The ratios of a policy as they stand, those that were tuned marked: "0.15", "0.02 (tuned), alpha
+// 0 (tuned)"; "-": it reads none.
+std::string ratio_text(const ModelProfile& profile, std::string_view policy,
+                       const GivenOptions& given, const PolicyOptions& options);
+
+// One line where some of these policies, which all read a ratio, stand on tuned ones and some do
+// not: that says little about the policies. Controls are passed over. Empty: they are of one
+// origin.
+std::string uneven_ratios_note(const ModelProfile& profile, const GivenOptions& given,
+                               std::set<std::string> names);
+
+// One line that names the tuned values which a request stands on, and how they were found; empty:
+// none are. `adaptive` may be null.
+std::string tuned_note(const ModelProfile& profile, std::string_view policy,
+                       const GivenOptions& given, const PolicyOptions& options,
+                       const AdaptiveContext* adaptive);
 
 // One line that says which values a request stands on that were neither given nor tuned, and which
 // tuned ones were found under other settings than it has; empty: none are. `adaptive` may be null.

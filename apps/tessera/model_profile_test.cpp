@@ -2,14 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -24,14 +30,17 @@ using testing::Not;
 
 constexpr const char* kDigest = "0123abcd";
 
-// The data folder is one of its own while a test runs.
+// The data folder and the log are their own while a test runs.
 class ModelProfileTest : public testing::Test {
  protected:
   void SetUp() override {
     if (const char* value = std::getenv("XDG_DATA_HOME")) before_ = value;
     ::setenv("XDG_DATA_HOME", scratch_.path().c_str(), 1);
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
   }
   void TearDown() override {
+    spdlog::set_default_logger(logger_before_);
     if (before_) {
       ::setenv("XDG_DATA_HOME", before_->c_str(), 1);
     } else {
@@ -61,6 +70,17 @@ class ModelProfileTest : public testing::Test {
   }
 
   static json read_json() { return json::parse(std::ifstream(profile_file(kDigest))); }
+  static std::string read_text(const fs::path& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static fs::path beside(const char* suffix) { return profile_file(kDigest).string() + suffix; }
+  // What is logged while the profile is read.
+  std::string warning(int32_t n_layers = kMostLayers) {
+    log_.str("");
+    read_profile(kDigest, n_layers);
+    return log_.str();
+  }
   static void write_json(const json& value) { write_text(value.dump()); }
   static void write_text(const std::string& text) {
     fs::create_directories(profile_file(kDigest).parent_path());
@@ -68,6 +88,8 @@ class ModelProfileTest : public testing::Test {
   }
 
   ScratchFolder scratch_{testing::TempDir()};
+  std::ostringstream log_;
+  std::shared_ptr<spdlog::logger> logger_before_ = spdlog::default_logger();
   std::optional<std::string> before_;
 };
 
@@ -108,11 +130,121 @@ TEST_F(ModelProfileTest, BadFileCountsAsNone) {
         changed("/sink_layer", "14"), changed("/adacache/alpha", 0.5),
         changed("/adacache/beta", 1.5), changed("/adaptive/kl_scale", 0),
         changed("/adaptive/lambda", nullptr), changed("/adaptive/step", "1"),
-        changed("/unmet/cacheblend", "x"), changed("/ratios/query_aware", -0.1),
+        changed("/adaptive/step", 0), changed("/unmet/cacheblend", "x"),
+        changed("/unmet/cacheblend", -1), changed("/ratios/query_aware", -0.1),
         changed("/tuned/adacache.alpha/n", "40")}) {
     write_text(text);
     EXPECT_EQ(read_profile(kDigest), ModelProfile{}) << text;
   }
+}
+
+TEST_F(ModelProfileTest, BadValueIsNamedWithWhatWasExpected) {
+  write_profile(kDigest, full_profile());
+  const json good = read_json();
+  const std::pair<const char*, std::pair<const char*, const char*>> cases[] = {
+      {"/sink_layer",
+       {"9007199254740993", "'sink_layer' is 9007199254740993 where a whole number "}},
+      {"/sink_layer", {"4294967301", "'sink_layer' is 4294967301 where"}},
+      {"/sink_layer", {"65536", "from 0 to 65535 is expected"}},
+      {"/sink_layer", {"-1", "'sink_layer' is -1 where"}},
+      {"/sink_layer", {"3.7", "'sink_layer' is 3.7 where"}},
+      {"/sink_layer", {"1180591620717411303424", "where a whole number from 0 to 65535"}},
+      {"/sink_layer", {"null", "'sink_layer' is null where"}},
+      {"/adaptive/step", {"0", "'adaptive.step' is 0 where a whole number from 1"}},
+      {"/adaptive/step", {"1000000000000", "'adaptive.step' is 1000000000000 where"}},
+      {"/adaptive/threshold", {"null", "'adaptive.threshold' is null where a finite number is"}},
+      {"/adaptive/kl_scale", {"0", "'adaptive.kl_scale' is 0 where a finite number above 0"}},
+      {"/adaptive", {"[1]", "'adaptive' is an array where an object is expected"}},
+      {"/adacache/alpha", {"0.5", "'adacache.alpha' is 0.5 where at most beta, 0.12, is expected"}},
+      {"/ratios", {"[]", "'ratios' is an array where an object is expected"}},
+      {"/ratios/query_aware", {"\"x\"", "'ratios.query_aware' is 'x' where a number from 0 to 1"}},
+      {"/tuned/adacache.alpha/bound", {"null", "'tuned.adacache.alpha.bound' is null where"}},
+      {"/tuned/adacache.alpha/n", {"2147483648", "'tuned.adacache.alpha.n' is 2147483648 where"}},
+      {"/tuned/adacache.alpha/tasks", {"[1]", "'tuned.adacache.alpha.tasks' is 1 where a text"}},
+      {"/tuned/adacache.alpha", {"{}", "field 'tuned.adacache.alpha.date' is missing"}},
+      {"/unmet", {"3", "'unmet' is 3 where an object is expected"}},
+      {"/format", {"\"1\"", "'format' is '1' where"}},
+      {"", {"[1]", "the whole is an array where an object is expected"}}};
+  for (const auto& [at, wrong] : cases) {
+    json record = good;
+    record[json::json_pointer(at)] = json::parse(wrong.first);
+    write_json(record);
+    EXPECT_THAT(warning(), testing::AllOf(HasSubstr(wrong.second), HasSubstr("remove it, or run"),
+                                          Not(HasSubstr("json.exception"))));
+    EXPECT_EQ(read_profile(kDigest), ModelProfile{}) << at;
+  }
+  write_text("{\"format\": 1,");
+  EXPECT_THAT(warning(), HasSubstr("it is not JSON"));
+}
+
+TEST_F(ModelProfileTest, SinkLayerThatTheModelLacksIsLeftOutAlone) {
+  write_profile(kDigest, full_profile());
+  ModelProfile without = full_profile();
+  without.sink_layer.reset();
+
+  EXPECT_EQ(read_profile(kDigest, 15), full_profile());
+  EXPECT_EQ(warning(15), "");
+  EXPECT_EQ(read_profile(kDigest, 14), without);
+  EXPECT_THAT(warning(14), HasSubstr("the model has 14 layers"));
+}
+
+TEST_F(ModelProfileTest, FolderInItsPlaceIsSaidAndSetAside) {
+  fs::create_directories(profile_file(kDigest) / "mine");
+
+  EXPECT_THAT(warning(), HasSubstr("is not used - it is a folder"));
+  write_profile(kDigest, full_profile());
+
+  EXPECT_TRUE(fs::exists(beside(".damaged") / "mine"));
+  EXPECT_EQ(read_profile(kDigest), full_profile());
+}
+
+TEST_F(ModelProfileTest, WhatCannotBeReadIsKeptBeside) {
+  const std::string none = warning();
+  for (const char* text : {"{\"sink_layer\": null}", "my notes"}) {
+    write_text(text);
+    write_profile(kDigest, full_profile());
+  }
+
+  EXPECT_EQ(none, "");
+  EXPECT_EQ(read_text(beside(".damaged")), "{\"sink_layer\": null}");
+  EXPECT_EQ(read_text(beside(".damaged2")), "my notes");
+  EXPECT_THAT(log_.str(), HasSubstr("is kept as " + beside(".damaged2").string()));
+  EXPECT_EQ(read_profile(kDigest), full_profile());
+  write_profile(kDigest, full_profile());
+  EXPECT_FALSE(fs::exists(beside(".damaged3"))) << "what can be read is replaced";
+}
+
+TEST_F(ModelProfileTest, WhatCouldNotBeReadBackIsNotWritten) {
+  write_profile(kDigest, full_profile());
+  const std::string before = read_text(profile_file(kDigest));
+  const double infinite = std::numeric_limits<double>::infinity();
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  ModelProfile bound = full_profile(), scale = full_profile(), ratio = full_profile(),
+               unmet = full_profile(), loss = full_profile(), step = full_profile();
+  bound.tuned[kAlphaPart].bound = infinite;
+  scale.adaptive->kl_scale = none;
+  ratio.ratios["epic"] = none;
+  unmet.unmet["epic"] = infinite;
+  loss.tuned[kAlphaPart].loss = none;
+  step.adaptive->step = 0;
+  for (const ModelProfile& bad : {bound, scale, ratio, unmet, loss, step}) {
+    try {
+      write_profile(kDigest, bad);
+      ADD_FAILURE() << to_json(bad);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kModel);
+      EXPECT_THAT(error.what(), HasSubstr("is expected - it stays as it was"));
+    }
+  }
+  EXPECT_EQ(read_text(profile_file(kDigest)), before);
+}
+
+TEST_F(ModelProfileTest, TaskNamedByAnyBytesIsWritten) {
+  ModelProfile profile = full_profile();
+  profile.tuned[kAlphaPart].tasks = {"caf\xe9"};
+  write_profile(kDigest, profile);
+
+  EXPECT_EQ(read_profile(kDigest).adaptive, profile.adaptive);
 }
 
 TEST_F(ModelProfileTest, FolderThatCannotBeMadeIsSaid) {
@@ -160,6 +292,63 @@ TEST_F(ModelProfileTest, AdaptiveContextTakesWhatWasNotGiven) {
   EXPECT_EQ(given.confidence.kl_scale, 1.5);
   EXPECT_EQ(given.threshold, AdaptiveContext{}.threshold);
   EXPECT_EQ(scaled.confidence.kl_scale, AdaptiveContext{}.confidence.kl_scale);
+}
+
+TEST_F(ModelProfileTest, TunedValuesAreNamedWithHowTheyWereFound) {
+  ModelProfile profile = full_profile();
+  profile.tuned[kBetaPart] = profile.tuned[kAlphaPart];
+  profile.tuned["query_aware"].n = 1;
+  profile.tuned["query_aware"].date = "2025-02-01";
+  const auto note = [&](const char* policy, const GivenOptions& given, bool is_adaptive) {
+    PolicyOptions options;
+    AdaptiveContext adaptive;
+    apply(profile, policy, given, options);
+    apply(profile, given, adaptive);
+    return tuned_note(profile, policy, given, options, is_adaptive ? &adaptive : nullptr);
+  };
+
+  EXPECT_EQ(note("adacache", {}, false), "tuned: alpha 0.04, beta 0.12 (40 questions, 2025-01-31)");
+  EXPECT_EQ(note("adacache", {.ratio = true}, false),
+            "tuned: alpha 0.04 (40 questions, 2025-01-31)");
+  EXPECT_EQ(note("query_aware", {}, true),
+            "tuned: ratio 0.08 (1 question, 2025-02-01), lambda 0.25, kl_scale 1.5, tau 0.7 (40 "
+            "questions, 2025-01-31)");
+  EXPECT_EQ(note("full", {.threshold = true, .kl_scale = true}, true),
+            "tuned: lambda 0.25 (40 questions, 2025-01-31)");
+  EXPECT_EQ(note("epic", {}, false), "");
+  EXPECT_EQ(note("query_aware", {.ratio = true}, false), "");
+}
+
+TEST_F(ModelProfileTest, RatiosAreShownWithTheirOrigin) {
+  ModelProfile profile = full_profile();
+  profile.tuned["query_aware"].n = 7;
+  const auto text = [&](const char* policy, const GivenOptions& given) {
+    PolicyOptions options;
+    apply(profile, policy, given, options);
+    return ratio_text(profile, policy, given, options);
+  };
+
+  EXPECT_EQ(text("adacache", {}), "0.12, alpha 0.04 (tuned)") << "there is no record of beta";
+  EXPECT_EQ(text("query_aware", {}), "0.08 (tuned)");
+  EXPECT_EQ(text("query_aware", {.ratio = true}), "0.15");
+  EXPECT_EQ(text("epic", {}), "0.15");
+  EXPECT_EQ(text("reuse", {}), "-");
+  PolicyOptions heads;
+  heads.head_tokens = 4;
+  EXPECT_EQ(ratio_text(profile, "epic", {}, heads), "-");
+}
+
+TEST_F(ModelProfileTest, RatiosOfUnlikeOriginAreSaid) {
+  ModelProfile profile;
+  profile.tuned[kBetaPart].n = 7;
+
+  EXPECT_THAT(
+      uneven_ratios_note(profile, {}, {"adacache", "cacheblend", "epic", "random"}),
+      testing::AllOf(HasSubstr("of cacheblend, epic is not tuned"), HasSubstr("of adacache is"),
+                     HasSubstr("--policies cacheblend,epic'")));
+  EXPECT_EQ(uneven_ratios_note(profile, {}, {"adacache"}), "");
+  EXPECT_EQ(uneven_ratios_note(profile, {}, {"epic", "cacheblend"}), "");
+  EXPECT_EQ(uneven_ratios_note(profile, {.ratio = true}, {"adacache", "epic"}), "");
 }
 
 TEST_F(ModelProfileTest, UntunedValuesAreNamed) {

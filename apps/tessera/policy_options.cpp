@@ -1,11 +1,31 @@
 #include "tessera/policy_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 
+#include "base/text_util.h"
+
 namespace tessera {
 namespace {
+
+// Lets an option of an enumeration, or of bool, be given by the names of its values, which are then
+// all that --help and a refusal show.
+template <typename Value>
+void take_names(CLI::Option& option, const std::map<std::string, Value>& values) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values) names.push_back(name);
+  const std::string known = fmt::format("{}", fmt::join(names, "|"));
+  option.type_name(known);
+  const auto translate = [values, known](std::string& given) {
+    const auto found = values.find(given);
+    if (found == values.end()) return fmt::format("{} is none of {}", quote(given), known);
+    given = std::to_string(static_cast<int>(found->second));
+    return std::string();
+  };
+  option.transform(CLI::Validator(translate, ""));
+}
 
 void add_query_aware(CLI::App& app, PolicyOptions& o) {
   app.add_option("--window", o.window,
@@ -26,10 +46,11 @@ void add_speccache(CLI::App& app, PolicyOptions& o) {
                                                        {"literal", SpanReading::kLiteral},
                                                        {"seeded", SpanReading::kSeeded},
                                                        {"larger", SpanReading::kLarger}};
-  app.add_option("--spans", o.spans.reading,
-                 "speccache: completion of spans: none; literal, cut back to the budget by score; "
-                 "seeded, from 0.85 of the budget; larger, up to 1.2 of it; default seeded")
-      ->transform(CLI::CheckedTransformer(readings));
+  CLI::Option* spans = app.add_option(
+      "--spans", o.spans.reading,
+      "speccache: completion of spans: none; literal, cut back to the budget by score; seeded, "
+      "from 0.85 of the budget; larger, up to 1.2 of it; default seeded");
+  take_names(*spans, readings);
   app.add_option("--tau-smooth", o.spans.smooth,
                  "speccache: neighbours join a span while their scores differ by less, relatively")
       ->capture_default_str();
@@ -46,14 +67,17 @@ void add_speccache(CLI::App& app, PolicyOptions& o) {
 void add_adacache(CLI::App& app, PolicyOptions& o) {
   app.add_option(
          "--soft-ratio", o.soft_ratio,
-         "adacache: share recomputed where a chunk meets familiar company; at most --ratio, "
-         "which holds in strange company")
+         "adacache: share of soft chunks' tokens that is recomputed, at most that of independent "
+         "ones; what 'tessera tune' found for the model comes before the default, except in "
+         "'eval'\n"
+         "soft: computed behind other text, but with the same chunk before it or the same sink")
       ->capture_default_str();
   const std::map<std::string, bool> tiers = {{"exact", false}, {"as_paper", true}};
-  app.add_option("--hard-tier", o.hard_as_paper,
-                 "adacache: what may be loaded behind the same tokens without recompute: exact KV "
-                 "only, or as_paper, also KV that approximate reuse has made; default exact")
-      ->transform(CLI::CheckedTransformer(tiers));
+  CLI::Option* hard_tier = app.add_option(
+      "--hard-tier", o.hard_as_paper,
+      "adacache: what may be loaded behind the same tokens without recompute: exact KV only, or "
+      "as_paper, also KV that approximate reuse has made; default exact");
+  take_names(*hard_tier, tiers);
 }
 
 }  // namespace
@@ -63,8 +87,9 @@ std::vector<CLI::Option*> add_adaptive_options(CLI::App& app, AdaptiveContext& o
       app.add_option("--adaptive-step", o.step, "Adaptive context: passages that a round adds")
           ->capture_default_str(),
       app.add_option("--adaptive-threshold", o.threshold,
-                     "Adaptive context: confidence, 0..1, above which a round is the last; what "
-                     "'tessera tune' found for the model comes before the default")
+                     "Adaptive context: confidence, 0..1, above which a round is the last (-1: the "
+                     "first is, 1: none is); what 'tessera tune' found for the model comes before "
+                     "the default")
           ->capture_default_str(),
       app.add_option("--adaptive-lambda", o.confidence.lambda,
                      "Adaptive context: weight of the last layers' agreement in the confidence; "
@@ -83,6 +108,15 @@ GivenOptions given_options(const CLI::App& app) {
           .lambda = is_given("--adaptive-lambda"),
           .threshold = is_given("--adaptive-threshold"),
           .kl_scale = is_given("--adaptive-kl-scale")};
+}
+
+void add_ratio_option(CLI::App& app, PolicyOptions& o) {
+  app.add_option("--ratio", o.recompute_ratio,
+                 "Share of independent chunks' tokens that is recomputed, 0..1; what 'tessera "
+                 "tune' found for the model comes before the default\n"
+                 "exact: computed behind the very same text, nothing is recomputed; independent: "
+                 "computed alone")
+      ->capture_default_str();
 }
 
 void add_policy_options(CLI::App& app, PolicyOptions& o) {

@@ -10,7 +10,10 @@
 
 namespace tessera {
 
-// All but --policy itself.
+// --ratio, for commands that take what 'tessera tune' found where it is not given.
+void add_ratio_option(CLI::App& app, PolicyOptions& options);
+
+// All but --policy itself and --ratio.
 void add_policy_options(CLI::App& app, PolicyOptions& options);
 
 // The parts of adaptive context; whether it is asked for is the command's to say.

@@ -184,7 +184,7 @@ Workspace::Loaded Workspace::load(const std::string& name, const ModelOptions& o
   out.options.leadin_tokens = settings.leadin_tokens;
   out.options.name_space = settings.name_space;
   out.options.model_digest = model_digest(path);
-  out.profile = read_profile(out.options.model_digest);
+  out.profile = read_profile(out.options.model_digest, out.model->config().n_layers);
   out.options.sink_layer = out.profile.sink_layer.value_or(-1);
   if (print_of(path) != before) {  // its KV would be stored under the name of another file
     throw Error(ErrorCode::kModel,

@@ -8,7 +8,6 @@ namespace tessera {
 namespace {
 
 // How long a writer waits for another one, of this process or of the next.
-constexpr int kBusyTimeoutMs = 5000;
 
 // The header of an SQLite file.
 constexpr size_t kHeaderBytes = 100;
@@ -57,12 +56,12 @@ std::optional<uint32_t> peek_application_id(const std::filesystem::path& file) {
   return id;
 }
 
-Database::Database(const std::filesystem::path& file)
+Database::Database(const std::filesystem::path& file, int busy_ms)
     : file_(file == kInMemory ? file : std::filesystem::absolute(file)) {
   int status = SQLITE_OK;
   handle_ = open(file_.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, status);
   if (status != SQLITE_OK) fail("cannot open");
-  sqlite3_busy_timeout(handle_.get(), kBusyTimeoutMs);
+  sqlite3_busy_timeout(handle_.get(), busy_ms);
 }
 
 bool Database::try_execute(const std::string& sql) {
@@ -82,6 +81,11 @@ bool Database::use_wal() {
     execute("BEGIN EXCLUSIVE; COMMIT");
   }
   return false;
+}
+
+bool Database::was_busy() const {
+  const int code = sqlite3_errcode(handle_.get());
+  return code == SQLITE_BUSY || code == SQLITE_LOCKED;
 }
 
 int64_t Database::pragma_number(std::string_view name) {

@@ -29,7 +29,8 @@ inline constexpr const char* kInMemory = ":memory:";
 // A connection for reading and writing; makes an empty file where there is none.
 class Database {
  public:
-  explicit Database(const std::filesystem::path& file);
+  // `busy_ms`: how long a lock of another connection is waited for.
+  explicit Database(const std::filesystem::path& file, int busy_ms = 5000);
 
   void execute(const std::string& sql);
   bool try_execute(const std::string& sql);  // false where execute() would throw
@@ -40,6 +41,9 @@ class Database {
 
   int64_t pragma_number(std::string_view name);
   std::string pragma_text(std::string_view name);
+
+  // Whether the last failure was a lock that another connection did not let go in time.
+  bool was_busy() const;
 
   sqlite3* handle() const { return handle_.get(); }
   // Throws, with the message of the last failure.

@@ -27,11 +27,6 @@ constexpr int kFormat = 1;
 // How every file begins, so that a cut-off first line is known as ours.
 constexpr std::string_view kOpening = R"({"kind":"run",)";
 
-[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
-  throw Error(ErrorCode::kInvalidRequest,
-              fmt::format("{} {} - give another file to --out", file.string(), why));
-}
-
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& why) {
   throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - finished rows are kept: put it "
                                           "right and run again",
@@ -72,8 +67,6 @@ std::vector<std::string> differences(const json& there, const json& now) {
 FileDescriptor open_locked(const std::filesystem::path& path) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.is_open()) fail(path, std::strerror(errno));
-  // A device or a pipe has no end to read to.
-  if (!std::filesystem::is_regular_file(path)) refuse(path, "is no regular file");
   // Where the file system has no locks, two writers are the user's own care.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail(path, "another run writes to it");
@@ -88,18 +81,27 @@ std::string config_digest(const json& config) {
   return to_hex(hash.digest());
 }
 
-RunLog::RunLog(std::filesystem::path file, RunHeader header)
-    : path_(std::move(file)), file_(open_locked(path_)), header_(std::move(header)) {
+RunLog::RunLog(std::filesystem::path file, RunHeader header, std::string advice)
+    : path_(std::move(file)),
+      file_(open_locked(path_)),
+      header_(std::move(header)),
+      advice_(std::move(advice)) {
+  // A device or a pipe has no end to read to.
+  if (!std::filesystem::is_regular_file(path_)) refuse("is no regular file");
   const std::optional<std::vector<std::byte>> bytes = read_file(path_);
   if (!bytes) fail(path_, "it cannot be read");
   read({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+}
+
+void RunLog::refuse(const std::string& why) const {
+  throw Error(ErrorCode::kInvalidRequest, fmt::format("{} {} - {}", path_.string(), why, advice_));
 }
 
 void RunLog::read(std::string_view text) {
   const size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0: no line is whole
   const std::string_view cut_off = text.substr(whole);
   if (whole == 0 && !cut_off.starts_with(kOpening) && !kOpening.starts_with(cut_off))
-    refuse(path_, "is no file of an eval run");
+    refuse("is no file of an eval run");
   size_t number = 0;
   for (std::string_view rest = text.substr(0, whole); !rest.empty();) {
     const size_t length = rest.find('\n');
@@ -114,11 +116,11 @@ void RunLog::read_line(std::string_view line, size_t number) {
   const json record = json::parse(line.begin(), line.end(), nullptr, false);
   const auto kind = record.find("kind");
   const bool is_header = kind != record.end() && *kind == "run";
-  if (number == 1 && !is_header) refuse(path_, "is no file of an eval run");
+  if (number == 1 && !is_header) refuse("is no file of an eval run");
   if (is_header) return check_config(record);
   const std::optional<Measurement> measurement =
       kind != record.end() && *kind == "row" ? measurement_of(record) : std::nullopt;
-  if (!measurement) refuse(path_, fmt::format("line {} - is no row of an eval run", number));
+  if (!measurement) refuse(fmt::format("line {} - is no row of an eval run", number));
   rows_.insert_or_assign(measurement->key, *measurement);
 }
 
@@ -126,10 +128,9 @@ void RunLog::check_config(const json& record) const {
   const auto digest = record.find("config_digest");
   if (digest != record.end() && *digest == config_digest(header_.config)) return;
   const auto there = record.find("config");
-  refuse(path_,
-         fmt::format("was made with other settings - {}",
-                     fmt::join(differences(there == record.end() ? json() : *there, header_.config),
-                               ", ")));
+  refuse(fmt::format(
+      "was made with other settings - {}",
+      fmt::join(differences(there == record.end() ? json() : *there, header_.config), ", ")));
 }
 
 bool RunLog::has(const RowKey& key, const RowInputs& inputs) const {
@@ -137,13 +138,14 @@ bool RunLog::has(const RowKey& key, const RowInputs& inputs) const {
   if (found == rows_.end()) return false;
   const RowInputs& there = found->second.inputs;
   if (there.sample != inputs.sample) {
-    refuse(path_, fmt::format("has rows of question {} of {} - its text, answers or passages have "
-                              "changed since then",
-                              quote(key.id), quote(key.task)));
+    refuse(
+        fmt::format("has rows of question {} of {} - its text, answers or passages have "
+                    "changed since then",
+                    quote(key.id), quote(key.task)));
   }
   if (there.scorer != inputs.scorer) {
-    refuse(path_, fmt::format("has rows of policy {} with another scorer ({} there, {} now)",
-                              key.policy, quote(there.scorer), quote(inputs.scorer)));
+    refuse(fmt::format("has rows of policy {} with another scorer ({} there, {} now)", key.policy,
+                       quote(there.scorer), quote(inputs.scorer)));
   }
   return true;
 }

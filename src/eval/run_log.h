@@ -30,8 +30,9 @@ class RunLog {
   // Reads the rows of `file`, or starts it; a last line that was cut off is dropped. Throws
   // Error(kInvalidRequest) when it is another kind of file, which then stays as it was, or was made
   // with another config, naming what differs; Error(kIo) when it cannot be opened or another
-  // program writes to it.
-  RunLog(std::filesystem::path file, RunHeader header);
+  // program writes to it. `advice`: what the user can do about a file that is refused.
+  RunLog(std::filesystem::path file, RunHeader header,
+         std::string advice = "give another file to --out");
 
   // Whether there is such a row. Throws Error(kInvalidRequest) when it was measured on other
   // inputs, naming which.
@@ -48,10 +49,12 @@ class RunLog {
   void read_line(std::string_view line, size_t number);
   void check_config(const nlohmann::json& record) const;
   void append(std::string_view lines);
+  [[noreturn]] void refuse(const std::string& why) const;
 
   std::filesystem::path path_;
   FileDescriptor file_;
   RunHeader header_;
+  std::string advice_;
   bool has_header_ = false;  // of this session, in the file
   std::map<RowKey, Measurement> rows_;
 };

@@ -146,6 +146,24 @@ TEST_F(RunLogFile, FileOfAnotherKindIsRefusedAndStaysAsItWas) {
   }
 }
 
+TEST_F(RunLogFile, RefusalGivesTheAdviceOfTheCaller) {
+  const auto refusal = [this](const RunHeader& with) -> std::string {
+    try {
+      const RunLog log(file_, with, "name another folder");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  RunLog(file_, header()).add(measurement("a", "epic"));
+  EXPECT_THAT(refusal(header(16)), testing::EndsWith("(32 there, 16 now) - name another folder"));
+  EXPECT_THAT(error_of(header(16)), testing::EndsWith(" - give another file to --out"));
+  write(text() + "{}\n");
+  EXPECT_THAT(refusal(header()), testing::EndsWith("no row of an eval run - name another folder"));
+  write("my notes\n");
+  EXPECT_THAT(refusal(header()), testing::EndsWith("of an eval run - name another folder"));
+}
+
 TEST_F(RunLogFile, DamagedLineIsNamed) {
   RunLog(file_, header()).add(measurement("a", "epic"));
   const std::string whole = text();

@@ -35,6 +35,11 @@ json with_alpha(json key, double alpha) {
   return key;
 }
 
+// The name of a task may hold any bytes.
+std::string text_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 json to_json(const SoftPoint& p) {
   return {{"alpha", p.alpha},           {"kl", p.kl},         {"f1_loss", p.f1_loss},
           {"rows_share", p.rows_share}, {"n_soft", p.n_soft}, {"n_chunks", p.n_chunks}};
@@ -91,6 +96,8 @@ std::optional<SoftPoint> soft_point(const json* value) {
     value->at("rows_share").get_to(p.rows_share);
     value->at("n_soft").get_to(p.n_soft);
     value->at("n_chunks").get_to(p.n_chunks);
+    // A number that is cut to fit is another one.
+    if (to_json(p) != *value) return std::nullopt;
     return p;
   } catch (const json::exception&) {
     return std::nullopt;
@@ -153,18 +160,19 @@ void PointLog::read(std::string_view text) {
     ++number;
     if (!record.is_object() || !record.contains("key") || !record.contains("value"))
       refuse_file(path_, number);
-    points_[record["key"].dump()] = std::move(record["value"]);
+    points_[text_of(record["key"])] = std::move(record["value"]);
   }
   if (!cut_off.empty() && ::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0) fail(path_);
 }
 
 const json* PointLog::find(const json& key) const {
-  const auto found = points_.find(key.dump());
+  const auto found = points_.find(text_of(key));
   return found == points_.end() ? nullptr : &found->second;
 }
 
 void PointLog::add(const json& key, json value) {
-  const std::string line = fmt::format("{{\"key\":{},\"value\":{}}}\n", key.dump(), value.dump());
+  const std::string name = text_of(key);
+  const std::string line = fmt::format("{{\"key\":{},\"value\":{}}}\n", name, value.dump());
   const off_t before = ::lseek(file_.get(), 0, SEEK_END);
   for (std::string_view rest = line; !rest.empty();) {
     const ssize_t n = ::write(file_.get(), rest.data(), rest.size());
@@ -178,7 +186,7 @@ void PointLog::add(const json& key, json value) {
     }
     rest.remove_prefix(static_cast<size_t>(n));
   }
-  points_[key.dump()] = std::move(value);
+  points_[name] = std::move(value);
 }
 
 std::vector<PassageText> familiar_company(const std::vector<EvalSet>& sets, QuestionAt at) {

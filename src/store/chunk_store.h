@@ -15,7 +15,7 @@ namespace tessera {
 
 class ChunkStore {
  public:
-  // `variants` may be null: there is no soft tier then.
+  // `variants` may be null: there are no soft matches then.
   explicit ChunkStore(std::vector<std::unique_ptr<Tier>> tiers,
                       std::unique_ptr<VariantIndex> variants = nullptr);
 

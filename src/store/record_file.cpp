@@ -10,6 +10,9 @@
 namespace tessera {
 namespace {
 
+// What these files hold is never worth more: a record that is not there is made again.
+constexpr int kBusyMs = 500;
+
 // A file that is there, is not empty and is none of ours is left as it is.
 void refuse_foreign(const std::filesystem::path& file, const RecordKind& kind) {
   std::error_code none;
@@ -27,7 +30,7 @@ std::unique_ptr<Database> open(const std::filesystem::path& file, const RecordKi
     make_private_dir(file.parent_path());
     refuse_foreign(file, kind);
   }
-  auto database = std::make_unique<Database>(file);
+  auto database = std::make_unique<Database>(file, kBusyMs);
   if (database->pragma_number("application_id") != kind.application_id)
     database->execute(fmt::format("PRAGMA application_id = {}", kind.application_id));
   if (!is_in_memory)
@@ -42,7 +45,7 @@ std::unique_ptr<Database> open(const std::filesystem::path& file, const RecordKi
 }  // namespace
 
 RecordFile::RecordFile(const std::filesystem::path& file, const RecordKind& kind)
-    : plural_(kind.plural) {
+    : plural_(kind.plural), rest_(kind.rest) {
   try {
     database_ = open(file, kind);
   } catch (const std::exception& error) {  // of the file system too
@@ -54,12 +57,16 @@ RecordFile::RecordFile(const std::filesystem::path& file, const RecordKind& kind
 RecordFile::~RecordFile() = default;
 
 bool RecordFile::guarded(const std::function<void(Database&)>& work) {
-  if (database_ == nullptr) return false;
+  if (database_ == nullptr || std::chrono::steady_clock::now() < rests_until_) return false;
   try {
     work(*database_);
     return true;
   } catch (const Error& error) {
-    if (errors_++ == 0) spdlog::warn("stored {}: {}", plural_, error.what());
+    if (database_->was_busy()) rests_until_ = std::chrono::steady_clock::now() + rest_;
+    if (errors_++ == 0) {
+      spdlog::warn("stored {}: {} - if it is damaged, remove it, or run 'tessera cache clear'",
+                   plural_, error.what());
+    }
     return false;
   }
 }

@@ -3,6 +3,7 @@
 // is counted, the first one is said, and what was asked for is not there.
 //
 // Not thread-safe: one user at a time. Other processes may use the file at the same time.
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -19,6 +20,9 @@ struct RecordKind {
   uint32_t application_id = 0;  // in the header of the file
   std::string_view plural;      // the records, in messages: "scores"
   std::string_view schema;      // SQL that changes nothing where it was run before
+  // What is not tried again for so long behind a lock that another process did not let go: one wait
+  // a request, not one a chunk.
+  std::chrono::milliseconds rest = std::chrono::seconds(5);
 };
 
 class RecordFile {
@@ -29,7 +33,7 @@ class RecordFile {
   RecordFile(const std::filesystem::path& file, const RecordKind& kind);
   ~RecordFile();
 
-  // Runs `work` on the open file. False: there is none, or an Error came out of `work`.
+  // Runs `work` on the open file. False: there is none, it rests, or an Error came out of `work`.
   bool guarded(const std::function<void(Database&)>& work);
 
   bool is_usable() const { return database_ != nullptr; }
@@ -37,6 +41,8 @@ class RecordFile {
 
  private:
   std::string plural_;
+  std::chrono::milliseconds rest_;
+  std::chrono::steady_clock::time_point rests_until_;
   std::unique_ptr<Database> database_;  // null: the file cannot be used
   uint64_t errors_ = 0;
 };

@@ -25,6 +25,7 @@ struct Row {
   std::optional<Variant> variant;  // nothing: damaged, some key of it is none
 };
 
+// Of the columns blob, predecessor, sink, depth and owns_blob, from the second one on.
 std::optional<Variant> variant_of(const Statement& row) {
   const std::optional<ChunkKey> blob = key_from_hex(row.text(1));
   const std::optional<ChunkKey> predecessor = key_from_hex(row.text(2));
@@ -120,6 +121,21 @@ std::vector<Variant> VariantIndex::find(const ChunkKey& chunk) {
     if (found.size() < rows.size()) drop_damaged(database, name);
   });
   return found;
+}
+
+std::vector<ListedVariant> VariantIndex::list() {
+  const std::lock_guard lock(mutex_);
+  std::vector<ListedVariant> listed;
+  file_.guarded([&](Database& database) {
+    Statement select(database,
+                     "SELECT chunk, blob, predecessor, sink, depth, owns_blob, uses FROM variant");
+    while (select.step()) {
+      const std::optional<ChunkKey> chunk = key_from_hex(select.text(0));
+      const std::optional<Variant> variant = variant_of(select);
+      if (chunk && variant) listed.push_back({*chunk, *variant, select.integer(6)});
+    }
+  });
+  return listed;
 }
 
 VariantIndex::Admission VariantIndex::admit(const ChunkKey& chunk, const Variant& variant,

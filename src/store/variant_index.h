@@ -1,7 +1,7 @@
 #pragma once
-// In what company the in-context variants of chunks were made, and where their KV lies: the soft
-// tier of AdaCache. Keys only; the KV itself is a chunk of the store, so none of it lies there
-// twice.
+// In what company the in-context variants of chunks were made, and where their KV lies: what soft
+// matches of AdaCache are found by. Keys only; the KV itself is a chunk of the store, so none of it
+// lies there twice.
 //
 // A few hundred bytes a variant, in one SQLite file. A fault is a miss and is counted, as in a
 // tier. Thread-safe, also across processes.
@@ -23,6 +23,14 @@ struct Variant {
   bool operator==(const Variant&) const = default;
 };
 
+// A variant as a listing shows it.
+struct ListedVariant {
+  ChunkKey chunk;  // its identity_of()
+  Variant variant;
+  int64_t uses = 0;  // since it came, halved now and then (VariantIndex::admit)
+  bool operator==(const ListedVariant&) const = default;
+};
+
 class VariantIndex {
  public:
   static constexpr int32_t kMaxVariants = 4;  // of one chunk
@@ -33,6 +41,9 @@ class VariantIndex {
 
   // `chunk`: its identity_of(). Most used first, of equals the latest.
   std::vector<Variant> find(const ChunkKey& chunk);
+
+  // Those of all chunks, in no order. Damaged entries are left out, and left alone.
+  std::vector<ListedVariant> list();
 
   // Whether there is a file to keep anything in.
   bool is_usable() const { return file_.is_usable(); }

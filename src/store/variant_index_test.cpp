@@ -17,6 +17,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Optional;
 using testing::SizeIs;
+using testing::UnorderedElementsAre;
 
 constexpr uint32_t kMax = VariantIndex::kMaxVariants;
 
@@ -55,6 +56,7 @@ class VariantIndexTest : public testing::Test {
     EXPECT_EQ(index.admit(chunk_, variant_number(1), gone_), Admission::kFailed);
     EXPECT_THAT(gone_, IsEmpty());
     EXPECT_THAT(index.find(chunk_), IsEmpty());
+    EXPECT_THAT(index.list(), IsEmpty());
     index.count_use(chunk_, variant_number(1).blob);
     index.erase(chunk_, variant_number(1).blob);
     index.clear();
@@ -230,6 +232,29 @@ TEST_F(VariantIndexTest, ChunksHaveNothingToDoWithEachOther) {
 
   EXPECT_THAT(index.find(other), ElementsAre(variant_number(0)));
   EXPECT_THAT(index.find(chunk_), SizeIs(kMax - 1));
+}
+
+TEST_F(VariantIndexTest, ListHasTheVariantsOfAllChunksWithTheirUses) {
+  VariantIndex index(file());
+  const ChunkKey other = key_number(2);
+  put_numbers(index, 1, 3);
+  insist(index, other, variant_number(3), gone_);
+
+  index.count_use(chunk_, variant_number(2).blob);
+
+  EXPECT_THAT(index.list(), UnorderedElementsAre(ListedVariant{chunk_, variant_number(1), 1},
+                                                 ListedVariant{chunk_, variant_number(2), 2},
+                                                 ListedVariant{other, variant_number(3), 1}));
+}
+
+TEST_F(VariantIndexTest, ListLeavesDamagedRowsOutAndAlone) {
+  VariantIndex index(file());
+  put_numbers(index, 1, 4);
+  change("UPDATE variant SET sink = 'x' WHERE last_used = 1");
+  change("UPDATE variant SET chunk = 'x' WHERE last_used = 2");
+
+  EXPECT_THAT(index.list(), ElementsAre(ListedVariant{chunk_, variant_number(3), 1}));
+  EXPECT_EQ(index.stats().entries, 3U);
 }
 
 TEST_F(VariantIndexTest, ErasedIsNotFoundNorIsAnythingOnceCleared) {

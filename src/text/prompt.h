@@ -20,9 +20,10 @@ struct PromptTexts {
   // message.
   std::string system = "You answer questions from the given passages with a short phrase.";
   std::string before_chunks = "Passages:\n";
-  // "{question}" is replaced. The trailing cue makes the first token part of the answer itself.
-  std::string query =
-      "\nAnswer the question in a few words from the passages.\nQuestion: {question}";
+  // "{question}" is replaced. What holds for every question stands in `system`, where it is loaded:
+  // the query is computed for each question, under adaptive context in each round. The trailing cue
+  // makes the first token part of the answer itself.
+  std::string query = "\nQuestion: {question}";
   std::string answer_cue = "Answer:";
 };
 

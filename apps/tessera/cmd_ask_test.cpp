@@ -1,0 +1,111 @@
+// `tessera ask` as a user reads it, on a tiny model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/program.h"
+#include "support/engine_rig.h"
+#include "support/tiny_gguf.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class CliAsk : public testing::Test {
+ protected:
+  // One file for all tests of the suite.
+  static const TinyModelFile& shared_model() {
+    static const TinyModelFile file(TinySpec{});
+    return file;
+  }
+
+  CliAsk() { std::ofstream(file_) << json{words(40, 7), words(40, 8), words(40, 9)}; }
+
+  Outcome ask(const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"ask",          "which river",
+                                     "--passages",   file_.string(),
+                                     "-m",           shared_model().path().string(),
+                                     "--max-tokens", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    Outcome out = tessera_.run(args);
+    EXPECT_EQ(out.status, 0) << out.err;
+    return out;
+  }
+
+  Program tessera_;
+  const fs::path file_ = tessera_.cache() / "p.json";
+};
+
+TEST_F(CliAsk, EverySourceIsShownWithHowItWasFound) {
+  const std::vector<std::string> args = {"--policy", "epic", "--ratio", "0.25"};
+  const Outcome first = ask(args);
+
+  const Outcome second = ask(args);
+
+  EXPECT_THAT(first.err, HasSubstr("source 3: passage 3 - computed, "));
+  EXPECT_THAT(first.err, Not(HasSubstr("independent")));
+  EXPECT_THAT(second.err, HasSubstr("source 3: passage 3 - independent, "));
+  EXPECT_THAT(second.err, HasSubstr(" of them recomputed"));
+  EXPECT_THAT(second.err, HasSubstr(" prompt tokens: "));
+  EXPECT_THAT(second.err, HasSubstr(" new"));
+}
+
+TEST_F(CliAsk, PassagesThatWereNotReadAreSaid) {
+  const std::vector<std::string> early = {"--adaptive", "--adaptive-threshold", "-1"};
+  const Outcome shown = ask(early);
+  std::vector<std::string> as_json = early;
+  as_json.emplace_back("--json");
+
+  const json answer = json::parse(ask(as_json).out, nullptr, false);
+
+  EXPECT_THAT(shown.err, HasSubstr("read 1 of 3 passages in 1 round: confidence "));
+  EXPECT_THAT(shown.err, HasSubstr("source 3: passage 3 - not read"));
+  ASSERT_EQ(answer["retrieved"].size(), 3);
+  EXPECT_EQ(answer["retrieved"][0]["read"], true);
+  EXPECT_EQ(answer["retrieved"][1]["read"], false);
+  EXPECT_EQ(answer["retrieved"][2]["read"], false);
+}
+
+TEST_F(CliAsk, ComparisonTellsAdaptiveContextFromAllPassages) {
+  const Outcome both = ask({"--adaptive", "--policy", "full", "--compare"});
+
+  EXPECT_THAT(both.out, HasSubstr("\nfull+adaptive: "));
+  EXPECT_THAT(both.err, HasSubstr("against full prefill over all passages"));
+}
+
+TEST_F(CliAsk, ComparisonOfAllShowsTheRatioOfEach) {
+  const Outcome all = ask({"--compare", "all", "--ratio", "0.25"});
+
+  EXPECT_THAT(all.out, HasSubstr("0.25, alpha 0.08"));
+  EXPECT_THAT(all.out, Not(HasSubstr("tuned")));
+  EXPECT_THAT(all.err, Not(HasSubstr("not tuned for this model")));
+}
+
+TEST_F(CliAsk, HelpNamesValuesAloneAndTheOriginOfRatios) {
+  const std::string help = tessera_.run({"ask", "--help"}).out;
+
+  EXPECT_THAT(help, HasSubstr("as_paper|exact"));
+  EXPECT_THAT(help, HasSubstr("larger|literal|none|seeded"));
+  EXPECT_THAT(help, Not(HasSubstr("->")));
+  EXPECT_THAT(help, HasSubstr("'tessera tune' found"));
+  EXPECT_THAT(help, HasSubstr("independent: computed alone"));
+}
+
+TEST_F(CliAsk, ValueWithoutANameIsRefusedWithThoseThereAre) {
+  const Outcome run = tessera_.run({"ask", "q", "--store", "s", "--hard-tier", "soft"});
+
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("'soft' is none of as_paper|exact"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -84,14 +84,6 @@ std::vector<ReadSink> sinks_of(const Prefilled& p) {
   return out;
 }
 
-// Computed in all rounds, a probe's left out.
-double rows_of(const Answer& answer) {
-  if (!answer.adaptive) return answer.account.rows();
-  double rows = 0;
-  for (const Round& round : answer.adaptive->rounds) rows += round.rows;
-  return rows;
-}
-
 Request request_for(const TraceOptions& o, const TraceData& data, const TraceConfig& config,
                     const TraceRequest& asked) {
   Request r;
@@ -176,16 +168,9 @@ class RealRun {
   using References = std::map<int32_t, Reference>;  // full prefill, by how many passages were seen
 
   // Memory and files that are touched for the first time cost the request that does so. Nothing is
-  // stored of it, and what it loads is wanted again only at the end: it is the last one. The
-  // comparison with full prefill costs about two prefills on top.
+  // stored of it, and what it loads is wanted again only at the end: it is the last one.
   void discard(std::span<const TraceRequest> requests) {
-    const Stopwatch watch;
     for (Lane& lane : lanes_) answer(lane, requests.back());
-    if (!o_.note) return;
-    const double request_ms = watch.ms() + 2 * lanes_.front().answer.timings.ttft_ms();
-    o_.note(fmt::format("{}, top-{}: {} requests will take {}", o_.model_name, top_k_,
-                        requests.size(),
-                        minutes_text(request_ms * static_cast<double>(requests.size()))));
   }
 
   void note_request(size_t n_done, size_t n_requests, double ms) const {
@@ -270,7 +255,7 @@ class RealRun {
     row.source = question.source;
     row.config = lane.config.name;
     row.account = a.account;
-    row.rows = a.probe_rows + rows_of(a);
+    row.rows = computed_rows(a);
     row.ttft_ms = a.timings.ttft_ms();
     row.f1 = token_f1(a.text, question.answers);
     row.exact_match = is_exact_match(a.text, question.answers) ? 1 : 0;
@@ -344,6 +329,13 @@ StreamFigures stream_figures(const Stream& stream) {
   return out;
 }
 
+// Each configuration answers, full prefill's answer is scored under all of them, and full prefill
+// answers once more over the passages that an adaptive one saw.
+size_t prefills_a_request(std::span<const TraceConfig> configs) {
+  const auto n_adaptive = std::ranges::count(configs, true, &TraceConfig::is_adaptive);
+  return configs.size() + 1 + static_cast<size_t>(n_adaptive);
+}
+
 void give(const TraceOptions& o, const TraceReport& report) {
   if (o.on_report) o.on_report(report);
 }
@@ -352,7 +344,8 @@ void add_figures(const TraceOptions& o, const TraceTable& table, RunReport& repo
   const std::vector<TraceRow>& full = table.rows.front();
   report.n_requests = full.size();
   report.n_given = mean_of(full, [](const TraceRow& r) { return r.n_given; });
-  report.is_of_paper = o.mode == StoreMode::kWarm && report.top_k == kPaperTopK;
+  report.is_cold = o.mode == StoreMode::kCold;
+  report.is_of_paper = is_of_paper(o, report.top_k);
   const Resamples resamples(full.size(), kResamples, o.stream.seed);
   report.configs = config_figures(table, resamples);
   report.pairs = pair_figures(table, resamples);
@@ -409,7 +402,10 @@ bool run_generations(const TraceOptions& o, TraceRig& rig, const Stream& first) 
   report.model = o.model_name;
   report.top_k = first.top_k;
   report.n_lists = first.requests.size();
-  report.configs = lineage_figures(table, report.n_lists);
+  std::set<std::string> bounded;
+  for (const TraceConfig& config : o.configs)
+    if (is_bounded(config)) bounded.insert(config.name);
+  report.configs = lineage_figures(table, report.n_lists, bounded);
   report.stores = run.stores();
   give(o, report);
   return table.is_complete;
@@ -431,13 +427,22 @@ std::vector<TraceConfig> trace_configs(std::span<const std::string> names,
   return out;
 }
 
+bool is_bounded(const TraceConfig& config) {
+  return config.policy == "adacache" && !config.options.hard_as_paper;
+}
+
+bool is_of_paper(const TraceOptions& options, int32_t top_k) {
+  const bool has_limit = options.store_limit_bytes > 0 || options.store_share > 0;
+  return options.mode == StoreMode::kWarm && !has_limit && !options.is_novel && top_k == kPaperTopK;
+}
+
 bool bench_trace(const TraceOptions& options) {
   TraceRig rig(options);
   rig.limits();  // one that cannot be held is refused first
   const std::vector<Stream> streams = draw_streams(options, rig);
   if (options.note) {
     options.note(fmt::format("{} configurations: a request costs up to about {} full prefills",
-                             options.configs.size(), options.configs.size() + 2));
+                             options.configs.size(), prefills_a_request(options.configs)));
   }
   if (options.n_generations > 0) return run_generations(options, rig, streams.front());
   std::vector<TopKRatios> ratios;

@@ -35,6 +35,8 @@ struct TraceConfig {
 // name, one that is there twice, and a policy that reads a small model beside the one that answers.
 std::vector<TraceConfig> trace_configs(std::span<const std::string> names,
                                        const PolicyOptions& options);
+// Whether KV is made over approximate KV once at most, for which generations have ceilings.
+bool is_bounded(const TraceConfig& config);
 
 enum class StoreMode {
   kWarm,     // every passage is indexed before the first request
@@ -82,6 +84,10 @@ struct TraceOptions {
   std::function<void(const TraceReport&)> on_report;
   std::stop_token stop;
 };
+
+// Whether a run is as those of AdaCache's paper, whose means are then targets: over all of the
+// corpus in a warm store, six passages as they were retrieved.
+bool is_of_paper(const TraceOptions& options, int32_t top_k);
 
 // False: it was stopped, and what was measured until then has been given. Throws
 // Error(kInvalidRequest) for files, numbers and requests that cannot be used, before anything is

@@ -15,12 +15,12 @@
 
 namespace tessera {
 
-struct TierShare {
+struct MatchShare {
   std::string_view name;
   double share = 0;
 };
 // Hard, soft, independent, miss, in this order.
-using TierShares = std::vector<TierShare>;
+using MatchShares = std::vector<MatchShare>;
 
 // Of all requests of the stream, also those that are only modelled.
 struct StreamFigures {
@@ -58,7 +58,7 @@ struct TtftFigures {
 
 struct ConfigFigures {
   std::string config;
-  TierShares tiers;
+  MatchShares matches;
   double recomputed_tokens = 0;  // mean
   double rows_share = 0;
   TtftFigures ttft;
@@ -110,21 +110,21 @@ struct SourceFigures {
 struct SteadyFigures {
   std::string config;
   size_t window = 0;  // requests at each end
-  TierShares first;
-  TierShares last;
+  MatchShares first;
+  MatchShares last;
   double found_difference = 0;    // of hits of any kind, either way, points
   std::optional<double> ceiling;  // points; of long traces alone
 };
 
 struct GenerationFigures {
-  double kl = 0;
+  double kl = 0;  // to full prefill of the passages seen, nats
   double soft_share = 0;
   uint32_t depth = 0;  // greatest, of the KV that was loaded
 };
 struct LineageFigures {
   std::string config;
   std::vector<GenerationFigures> generations;  // the finished ones
-  std::optional<double> kl_growth;             // last / first; of several
+  std::optional<double> kl_growth;             // last / first; of several, from more than 0
   uint32_t depth = 0;
   bool is_bounded = false;  // both of these have a ceiling
 };
@@ -132,13 +132,13 @@ struct LineageFigures {
 struct ModelledFigures {
   std::string config;
   double row_ms = 0;
-  TierShares tiers;
+  MatchShares matches;
   double rows_share = 0;
   double ttft_mean = 0;
   // The requests that were run for real as well.
   size_t n_checked = 0;
-  TierShares real;
-  TierShares modelled;
+  MatchShares real;
+  MatchShares modelled;
   double greatest_difference = 0;  // points
 };
 struct ModelledPair {
@@ -155,7 +155,8 @@ struct RunReport {
   std::vector<StoreFigures> stores;
   size_t n_requests = 0;     // computed
   double n_given = 0;        // passages of a prompt, mean
-  bool is_of_paper = false;  // warm store, top-6: the paper's means are targets
+  bool is_cold = false;      // nothing is stored, before or after
+  bool is_of_paper = false;  // as the paper's runs are: its means are targets
   std::vector<ConfigFigures> configs;
   std::vector<PairFigures> pairs;
   std::vector<F1Difference> f1_differences;

@@ -286,17 +286,6 @@ class LongRun {
   std::vector<StandInLane> lanes_;
 };
 
-// Holds the requests that were run for real as well against what they were there.
-void check(TraceRows real, TraceRows modelled, ModelledFigures& out) {
-  out.n_checked = std::min(real.size(), modelled.size());
-  out.real = tier_shares(real.first(out.n_checked));
-  out.modelled = tier_shares(modelled.first(out.n_checked));
-  for (size_t tier = 0; tier < out.real.size(); ++tier) {
-    const double difference = std::abs(out.real[tier].share - out.modelled[tier].share);
-    out.greatest_difference = std::max(out.greatest_difference, 100 * difference);
-  }
-}
-
 }  // namespace
 
 bool bench_trace_long(const TraceOptions& options, TraceRig& rig, const LongTrace& trace,
@@ -311,12 +300,12 @@ bool bench_trace_long(const TraceOptions& options, TraceRig& rig, const LongTrac
     ModelledFigures& c = report.configs.emplace_back();
     c.config = table.configs[i];
     c.row_ms = row_ms[i];
-    c.tiers = tier_shares(rows);
+    c.matches = match_shares(rows);
     c.rows_share = rows_share(rows);
     c.ttft_mean = mean_ttft(rows);
     const auto at = std::find(trace.real.configs.begin(), trace.real.configs.end(), c.config);
     CHECK(at != trace.real.configs.end());
-    check(trace.real.rows[static_cast<size_t>(at - trace.real.configs.begin())], rows, c);
+    check_modelled(trace.real.rows[static_cast<size_t>(at - trace.real.configs.begin())], rows, c);
   }
   report.pairs = modelled_pairs(table);
   report.steady = steady_figures(table);

@@ -151,7 +151,7 @@ ordered_json record_of(const TraceRow& row) {
           {"answer", row.answer}};
 }
 
-TierShares tier_shares(TraceRows rows) {
+MatchShares match_shares(TraceRows rows) {
   return {{"hard", share_of_match(rows, Match::kExact)},
           {"soft", share_of_match(rows, Match::kSoft)},
           {"independent", share_of_match(rows, Match::kIndependent)},
@@ -208,7 +208,7 @@ std::vector<ConfigFigures> config_figures(const TraceTable& table, const Resampl
     };
     ConfigFigures& c = out.emplace_back();
     c.config = table.configs[i];
-    c.tiers = tier_shares(rows);
+    c.matches = match_shares(rows);
     c.recomputed_tokens = mean_of(rows, [](const TraceRow& r) { return r.account.recomputed; });
     c.rows_share = rows_share(rows);
     c.ttft = ttft_figures(rows);
@@ -235,8 +235,8 @@ std::vector<SteadyFigures> steady_figures(const TraceTable& table) {
     s.config = table.configs[i];
     s.window = std::min(kSteadyWindow, rows.size() / 2);
     const TraceRows first = rows.first(s.window), last = rows.last(s.window);
-    s.first = tier_shares(first);
-    s.last = tier_shares(last);
+    s.first = match_shares(first);
+    s.last = match_shares(last);
     s.found_difference =
         100 * std::abs(share_of_match(last, Match::kMiss) - share_of_match(first, Match::kMiss));
     if (rows.size() >= kSteadyRequests) s.ceiling = kSteadyPoints;
@@ -244,7 +244,8 @@ std::vector<SteadyFigures> steady_figures(const TraceTable& table) {
   return out;
 }
 
-std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_lists) {
+std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_lists,
+                                            const std::set<std::string>& bounded) {
   CHECK(n_lists > 0);
   std::vector<LineageFigures> out;
   for (size_t i = 0; i < table.configs.size(); ++i) {
@@ -254,17 +255,26 @@ std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_li
     c.config = table.configs[i];
     for (size_t begin = 0; begin + n_lists <= rows.size(); begin += n_lists) {
       const TraceRows own = rows.subspan(begin, n_lists);
-      c.generations.push_back({mean_of(own, [](const TraceRow& r) { return r.kl; }),
+      c.generations.push_back({mean_of(own, [](const TraceRow& r) { return r.kl_seen; }),
                                share_of_match(own, Match::kSoft), greatest_depth(own)});
     }
-    if (c.generations.size() > 1) {
-      const double first = c.generations.front().kl;
-      c.kl_growth = first > 0 ? c.generations.back().kl / first : 0;
-    }
+    // Growth from nothing has no factor.
+    if (c.generations.size() > 1 && c.generations.front().kl > 0)
+      c.kl_growth = c.generations.back().kl / c.generations.front().kl;
     c.depth = greatest_depth(rows);
-    c.is_bounded = c.config == "adacache";
+    c.is_bounded = bounded.contains(c.config);
   }
   return out;
+}
+
+void check_modelled(TraceRows real, TraceRows modelled, ModelledFigures& out) {
+  out.n_checked = std::min(real.size(), modelled.size());
+  out.real = match_shares(real.first(out.n_checked));
+  out.modelled = match_shares(modelled.first(out.n_checked));
+  for (size_t i = 0; i < out.real.size(); ++i) {
+    const double difference = std::abs(out.real[i].share - out.modelled[i].share);
+    out.greatest_difference = std::max(out.greatest_difference, 100 * difference);
+  }
 }
 
 }  // namespace tessera

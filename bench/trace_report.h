@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,7 +64,7 @@ double mean_ttft(TraceRows rows);
 nlohmann::ordered_json record_of(const TraceRow& row);
 
 // Of the tokens of all chunks that stood in prompts.
-TierShares tier_shares(TraceRows rows);
+MatchShares match_shares(TraceRows rows);
 double rows_share(TraceRows rows);
 
 // Of mean TTFTs. Request by request: each resample takes the same ones of both.
@@ -79,8 +80,13 @@ std::optional<ContextFigures> context_figures(TraceRows rows);
 // alone.
 std::vector<SteadyFigures> steady_figures(const TraceTable& table);
 
-// KL, soft hits and depth by generation, but for full prefill, where the requests are the same
-// `n_lists` lists of passages again and again. Generations that were not finished are left out.
-std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_lists);
+// KL to full prefill of the passages seen, soft hits and depth by generation, but for full prefill,
+// where the requests are the same `n_lists` lists of passages again and again. Generations that
+// were not finished are left out. `bounded`: the configurations that have ceilings.
+std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_lists,
+                                            const std::set<std::string>& bounded);
+
+// Holds the requests that were run for real as well against what they were there.
+void check_modelled(TraceRows real, TraceRows modelled, ModelledFigures& out);
 
 }  // namespace tessera

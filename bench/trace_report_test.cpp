@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/trace.h"
 #include "bench/trace_pairs.h"
 #include "bench/trace_results.h"
 
@@ -15,6 +16,8 @@ namespace tessera {
 namespace {
 
 using testing::Contains;
+
+constexpr double kRounding = 1e-9;
 
 SegmentReport chunk_of(Match match, int32_t n_tokens) {
   SegmentReport out;
@@ -35,8 +38,8 @@ TraceRow row_of(double ttft_ms, std::vector<SegmentReport> segments) {
   return row;
 }
 
-// `n` requests under full prefill, which takes four times as long, adacache, and adacache with
-// adaptive context, which sees 2 passages and 6 by turns.
+// `n` requests under full prefill, which takes four and two times as long by turns, adacache, and
+// adacache with adaptive context, which sees 2 passages and 6 by turns and answers worse.
 TraceTable table_of(size_t n) {
   TraceTable table;
   table.configs = {"full", "adacache", "adacache+aca"};
@@ -44,14 +47,19 @@ TraceTable table_of(size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const std::vector<SegmentReport> found = {chunk_of(Match::kSoft, 30),
                                               chunk_of(Match::kMiss, 10)};
-    table.rows[0].push_back(row_of(400, {chunk_of(Match::kMiss, 40)}));
-    table.rows[1].push_back(row_of(100, found));
-    TraceRow adaptive = row_of(100, found);
-    adaptive.n_seen = i % 2 == 0 ? 2 : 6;
+    const bool is_quick = i % 2 == 0;
+    table.rows[0].push_back(row_of(is_quick ? 400 : 600, {chunk_of(Match::kMiss, 40)}));
+    table.rows[1].push_back(row_of(is_quick ? 100 : 300, found));
+    TraceRow adaptive = row_of(is_quick ? 100 : 300, found);
+    adaptive.n_seen = is_quick ? 2 : 6;
     adaptive.adaptive.emplace();
-    adaptive.adaptive->is_confident = i % 2 == 0;
+    adaptive.adaptive->is_confident = is_quick;
     table.rows[2].push_back(adaptive);
-    for (std::vector<TraceRow>& rows : table.rows) rows.back().source = "a/squad.dev.jsonl";
+    for (std::vector<TraceRow>& rows : table.rows) {
+      rows.back().source = "a/squad.dev.jsonl";
+      rows.back().f1 = 0.5;
+    }
+    table.rows[2].back().f1 = 0.4;
   }
   return table;
 }
@@ -82,12 +90,16 @@ TEST(TraceReport, FiguresOfEachConfiguration) {
 
   ASSERT_EQ(figures.size(), 3);
   EXPECT_DOUBLE_EQ(figures[0].full_ratio.value, 1);
-  EXPECT_DOUBLE_EQ(figures[1].full_ratio.value, 4);
+  EXPECT_DOUBLE_EQ(figures[1].full_ratio.value, 2.5);  // 1000 / 400
+  EXPECT_LT(figures[1].full_ratio.low, 2.5);
+  EXPECT_GT(figures[1].full_ratio.high, 2.5);
+  EXPECT_DOUBLE_EQ(figures[1].ttft.mean, 200);
+  EXPECT_DOUBLE_EQ(figures[1].ttft.p90, 300);
   EXPECT_DOUBLE_EQ(figures[1].rows_share, 0.25);
-  ASSERT_EQ(figures[1].tiers.size(), 4);
-  EXPECT_EQ(figures[1].tiers[1].name, "soft");
-  EXPECT_DOUBLE_EQ(figures[1].tiers[1].share, 0.75);
-  EXPECT_DOUBLE_EQ(figures[1].tiers[3].share, 0.25);
+  ASSERT_EQ(figures[1].matches.size(), 4);
+  EXPECT_EQ(figures[1].matches[1].name, "soft");
+  EXPECT_DOUBLE_EQ(figures[1].matches[1].share, 0.75);
+  EXPECT_DOUBLE_EQ(figures[1].matches[3].share, 0.25);
   EXPECT_FALSE(figures[1].context.has_value());
   ASSERT_TRUE(figures[2].context.has_value());
   EXPECT_DOUBLE_EQ(figures[2].n_seen, 4);
@@ -109,6 +121,54 @@ TEST(TraceReport, PairsCarryThePapersMeanWhereItReportsThem) {
   EXPECT_FALSE(pairs[0].paper_mean.has_value());
   EXPECT_EQ(pairs[1].sooner.config, "adacache+aca");
   EXPECT_EQ(pairs[1].paper_mean, 3.12);
+  EXPECT_DOUBLE_EQ(pairs[1].ratio.value, 2.5);
+  EXPECT_DOUBLE_EQ(pairs[1].mean_of_ratios, 3);
+  EXPECT_DOUBLE_EQ(pairs[1].greatest_ratio, 4);
+  EXPECT_NEAR(pairs[1].slower.f1, 0.5, kRounding);
+  EXPECT_NEAR(pairs[1].sooner.f1, 0.4, kRounding);
+}
+
+TEST(TraceReport, RunsLikeThePapersHaveAWarmWholeStoreAndSixPassagesAsRetrieved) {
+  const TraceOptions like_it = {};
+
+  EXPECT_TRUE(is_of_paper(like_it, 6));
+  EXPECT_FALSE(is_of_paper(like_it, 8));
+  TraceOptions other = like_it;
+  other.mode = StoreMode::kFilling;
+  EXPECT_FALSE(is_of_paper(other, 6));
+  other = like_it;
+  other.store_limit_bytes = 1;
+  EXPECT_FALSE(is_of_paper(other, 6));
+  other = like_it;
+  other.store_share = 0.5;
+  EXPECT_FALSE(is_of_paper(other, 6));
+  other = like_it;
+  other.is_novel = true;
+  EXPECT_FALSE(is_of_paper(other, 6));
+}
+
+TEST(TraceReport, AdaptiveContextIsHeldAgainstItsPolicyRequestByRequest) {
+  const std::vector<F1Difference> differences = report_of(table_of(10)).f1_differences;
+
+  ASSERT_EQ(differences.size(), 1);
+  EXPECT_EQ(differences[0].adaptive, "adacache+aca");
+  EXPECT_EQ(differences[0].fixed, "adacache");
+  EXPECT_NEAR(differences[0].difference.value, -0.1, kRounding);
+}
+
+TEST(TraceReport, FiftyRequestsBoundTheLossOfF1InRunsLikeThePapers) {
+  const TraceTable few = table_of(49), many = table_of(50);
+  const Resamples of_few(49, 50, 1), of_many(50, 50, 1);
+
+  EXPECT_FALSE(f1_differences(few, of_few, true).front().low_target.has_value());
+  EXPECT_FALSE(f1_differences(many, of_many, false).front().low_target.has_value());
+  EXPECT_EQ(f1_differences(many, of_many, true).front().low_target, -0.05);
+  const std::vector<BenchResult> results = results_of(report_of(many));
+  const std::string name = "m trace top-6 F1 adacache+aca - adacache, low end of 95%";
+  const auto low = std::ranges::find(results, name, &BenchResult::name);
+  ASSERT_TRUE(low != results.end());
+  EXPECT_EQ(low->target, -0.05);
+  EXPECT_FALSE(low->ok());
 }
 
 TEST(TraceReport, SeveralFilesAreAlsoReportedOneByOne) {
@@ -125,20 +185,40 @@ TEST(TraceReport, SeveralFilesAreAlsoReportedOneByOne) {
 
 TEST(TraceReport, OnlyLongTracesHaveACeilingForTheirSteadyState) {
   EXPECT_FALSE(steady_figures(table_of(400)).front().ceiling.has_value());
-  const std::vector<SteadyFigures> steady = steady_figures(table_of(1000));
+  TraceTable table = table_of(1000);
+  for (size_t i = 800; i < 1000; ++i) table.rows[1][i].segments = {chunk_of(Match::kMiss, 40)};
+
+  const std::vector<SteadyFigures> steady = steady_figures(table);
 
   ASSERT_EQ(steady.size(), 2);  // full prefill finds nothing
   EXPECT_EQ(steady.front().window, 200);
   EXPECT_EQ(steady.front().ceiling, 2);
-  EXPECT_DOUBLE_EQ(steady.front().found_difference, 0);
+  EXPECT_DOUBLE_EQ(steady.front().found_difference, 75);
+  EXPECT_DOUBLE_EQ(steady.back().found_difference, 0);
+}
+
+TEST(TraceReport, AModelledTraceIsHeldAgainstTheRequestsThatWereRealToo) {
+  const std::vector<TraceRow> real(
+      4, row_of(1, {chunk_of(Match::kSoft, 30), chunk_of(Match::kMiss, 10)}));
+  std::vector<TraceRow> modelled(
+      4, row_of(1, {chunk_of(Match::kSoft, 20), chunk_of(Match::kMiss, 20)}));
+  modelled.push_back(row_of(1, {chunk_of(Match::kExact, 400)}));
+  ModelledFigures figures;
+
+  check_modelled(real, modelled, figures);
+
+  EXPECT_EQ(figures.n_checked, 4);
+  EXPECT_DOUBLE_EQ(figures.real[1].share, 0.75);
+  EXPECT_DOUBLE_EQ(figures.modelled[1].share, 0.5);
+  EXPECT_DOUBLE_EQ(figures.greatest_difference, 25);
 }
 
 TEST(TraceReport, GenerationsThatWereNotFinishedAreLeftOut) {
   TraceTable table = table_of(5);
-  for (size_t i = 0; i < 5; ++i) table.rows[1][i].kl = i < 2 ? 0.2 : 0.1;
+  for (size_t i = 0; i < 5; ++i) table.rows[1][i].kl_seen = i < 2 ? 0.2 : 0.1;
   table.rows[1][2].segments.front().approximation_depth = 1;
 
-  const std::vector<LineageFigures> lineage = lineage_figures(table, 2);
+  const std::vector<LineageFigures> lineage = lineage_figures(table, 2, {"adacache"});
 
   ASSERT_EQ(lineage.size(), 2);
   ASSERT_EQ(lineage.front().generations.size(), 2);
@@ -146,6 +226,20 @@ TEST(TraceReport, GenerationsThatWereNotFinishedAreLeftOut) {
   EXPECT_EQ(lineage.front().generations.back().depth, 1);
   EXPECT_TRUE(lineage.front().is_bounded);
   EXPECT_FALSE(lineage.back().is_bounded);
+  EXPECT_FALSE(lineage.back().kl_growth.has_value());  // from 0
+}
+
+TEST(TraceReport, OnlyAdaCacheThatTakesNoApproximateKvForExactIsBounded) {
+  const std::vector<std::string> names = {"adacache", "adacache+aca", "adacache+paper", "epic"};
+  const std::vector<bool> expected = {false, true, true, false, false};  // full prefill first
+  PolicyOptions as_paper;
+  as_paper.hard_as_paper = true;
+
+  const std::vector<TraceConfig> configs = trace_configs(names, {});
+
+  ASSERT_EQ(configs.size(), expected.size());
+  for (size_t i = 0; i < configs.size(); ++i) EXPECT_EQ(is_bounded(configs[i]), expected[i]);
+  EXPECT_TRUE(std::ranges::none_of(trace_configs(names, as_paper), is_bounded));
 }
 
 TEST(TraceReport, EveryResultHasANameOfItsOwn) {

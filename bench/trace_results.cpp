@@ -61,9 +61,9 @@ void add_stores(const std::vector<StoreFigures>& stores, ResultList& results) {
   }
 }
 
-void add_tiers(const TierShares& tiers, const std::string& name, ResultList& results) {
-  for (const TierShare& tier : tiers)
-    results.add(fmt::format("{} {}, share of chunk tokens", name, tier.name), 100 * tier.share,
+void add_matches(const MatchShares& matches, const std::string& name, ResultList& results) {
+  for (const MatchShare& match : matches)
+    results.add(fmt::format("{} {}, share of chunk tokens", name, match.name), 100 * match.share,
                 "%");
 }
 
@@ -99,7 +99,7 @@ void add_context(const ContextFigures& context, double n_seen, const std::string
 
 void add_config(const ConfigFigures& c, ResultList& results) {
   const std::string& name = c.config;
-  add_tiers(c.tiers, name, results);
+  add_matches(c.matches, name, results);
   results.add(name + " tokens recomputed, mean", c.recomputed_tokens, "tokens");
   results.add(
       name +
@@ -140,19 +140,19 @@ void add_source(const SourceFigures& source, ResultList& results) {
 
 void add_steady(const std::vector<SteadyFigures>& steady, ResultList& results) {
   for (const SteadyFigures& s : steady) {
-    add_tiers(s.first, fmt::format("{} first {} requests", s.config, s.window), results);
-    add_tiers(s.last, fmt::format("{} last {} requests", s.config, s.window), results);
+    add_matches(s.first, fmt::format("{} first {} requests", s.config, s.window), results);
+    add_matches(s.last, fmt::format("{} last {} requests", s.config, s.window), results);
     results.add(s.config + " found, the last requests against the first, difference either way",
                 s.found_difference, "points", s.ceiling, true);
   }
 }
 
 void add_check(const ModelledFigures& c, ResultList& results) {
-  for (size_t tier = 0; tier < c.real.size(); ++tier) {
+  for (size_t i = 0; i < c.real.size(); ++i) {
     const std::string share = fmt::format("{} {}, share of chunk tokens, first {} requests",
-                                          c.config, c.real[tier].name, c.n_checked);
-    results.add(share + ", real run", 100 * c.real[tier].share, "%");
-    results.add(share + ", stand-in", 100 * c.modelled[tier].share, "%");
+                                          c.config, c.real[i].name, c.n_checked);
+    results.add(share + ", real run", 100 * c.real[i].share, "%");
+    results.add(share + ", stand-in", 100 * c.modelled[i].share, "%");
   }
   results.add(c.config + " stand-in against the real run, greatest difference",
               c.greatest_difference, "points", kModelledDifference, true);
@@ -202,7 +202,7 @@ std::vector<BenchResult> list_of(const LongReport& r) {
     results.add(c.config + " compute modelled at", c.row_ms, "ms a row");
   for (const ModelledFigures& c : r.configs) add_check(c, results);
   for (const ModelledFigures& c : r.configs) {
-    add_tiers(c.tiers, c.config, results);
+    add_matches(c.matches, c.config, results);
     results.add(c.config + " rows computed, without a probe's, share of the whole prompt",
                 100 * c.rows_share, "%");
     results.add(c.config + " ttft mean", c.ttft_mean, "ms");

@@ -16,12 +16,16 @@ namespace {
 
 uint64_t whole(double rows) { return static_cast<uint64_t>(std::llround(std::max(rows, 0.0))); }
 
-// Enough digits that what is not above the threshold does not look equal to it.
+// Says which is greater: two digits may look equal.
 std::string confidence_text(double confidence, double threshold, bool is_confident) {
-  int digits = 2;
-  if (fmt::format("{:.2f}", confidence) == fmt::format("{:.2f}", threshold)) digits = 4;
-  return fmt::format("confidence {:.{}f}, {}{:.{}f} needed", confidence, digits,
-                     is_confident ? "above the " : "", threshold, digits);
+  return fmt::format("confidence {:.2f}, {}above tau {:.2f}", confidence,
+                     is_confident ? "" : "not ", threshold);
+}
+
+std::string break_even_text(const AdaptiveReport& report) {
+  const bool is_dearer = static_cast<double>(report.rounds.size()) > report.break_even_rounds;
+  return fmt::format("cheaper than all at once up to {:.1f} rounds{}", report.break_even_rounds,
+                     is_dearer ? ", so dearer here" : "");
 }
 
 // Evidence from the question's own rows is gathered anew in each round.
@@ -73,10 +77,9 @@ std::string adaptive_text(const Request& request, const AdaptiveReport& r) {
       counted(r.rounds.size(), "round"),
       confidence_text(r.rounds.back().confidence, request.adaptive->threshold, r.is_confident));
   if (const uint64_t repeated = whole(r.repeated_rows); repeated > 0) {
-    out += fmt::format("; {} of the question{} computed again, which pays up to {:.1f} rounds",
-                       counted(repeated, "row"),
+    out += fmt::format("; {} of the question{} computed again: {}", counted(repeated, "row"),
                        repeats_probe(request, r) ? ", the probe's among them," : "",
-                       r.break_even_rounds);
+                       break_even_text(r));
   }
   return out;
 }

@@ -62,13 +62,23 @@ TEST(AdaptiveText, SaysHowSureItIsAndWhatItCost) {
   const Request request = adaptive_request("adacache");
 
   EXPECT_EQ(adaptive_text(request, report_of(6, false)),
-            "read 6 of 6 passages in 6 rounds: confidence 0.28, 0.50 needed; 150 rows of the "
-            "question computed again, which pays up to 1.9 rounds");
+            "read 6 of 6 passages in 6 rounds: confidence 0.28, not above tau 0.50; 150 rows of "
+            "the question computed again: cheaper than all at once up to 1.9 rounds, so dearer "
+            "here");
   EXPECT_EQ(adaptive_text(request, report_of(2, true)),
-            "read 2 of 6 passages in 2 rounds: confidence 0.72, above the 0.50 needed; 30 rows of "
-            "the question computed again, which pays up to 1.9 rounds");
+            "read 2 of 6 passages in 2 rounds: confidence 0.72, above tau 0.50; 30 rows of the "
+            "question computed again: cheaper than all at once up to 1.9 rounds, so dearer here");
   EXPECT_EQ(adaptive_text(request, report_of(1, true)),
-            "read 1 of 6 passages in 1 round: confidence 0.72, above the 0.50 needed");
+            "read 1 of 6 passages in 1 round: confidence 0.72, above tau 0.50");
+}
+
+TEST(AdaptiveText, CallsNothingDearerUpToBreakEven) {
+  AdaptiveReport report = report_of(2, true);
+  report.break_even_rounds = 2;
+
+  EXPECT_EQ(adaptive_text(adaptive_request("full"), report),
+            "read 2 of 6 passages in 2 rounds: confidence 0.72, above tau 0.50; 30 rows of the "
+            "question computed again: cheaper than all at once up to 2.0 rounds");
 }
 
 TEST(AdaptiveText, NamesTheProbeWhereItIsOfTheQuestion) {
@@ -81,12 +91,12 @@ TEST(AdaptiveText, NamesTheProbeWhereItIsOfTheQuestion) {
   EXPECT_EQ(adaptive_text(adaptive_request("cacheblend"), report).find("probe"), std::string::npos);
 }
 
-TEST(AdaptiveText, ShowsADifferenceThatRoundingWouldHide) {
+TEST(AdaptiveText, SaysADifferenceThatRoundingHides) {
   AdaptiveReport report = report_of(1, false);
-  report.rounds.back().confidence = 0.4987;
+  report.rounds.back().confidence = 0.499999;
 
   EXPECT_EQ(adaptive_text(adaptive_request("full"), report),
-            "read 1 of 6 passages in 1 round: confidence 0.4987, 0.5000 needed");
+            "read 1 of 6 passages in 1 round: confidence 0.50, not above tau 0.50");
 }
 
 }  // namespace

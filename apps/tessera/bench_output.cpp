@@ -53,19 +53,19 @@ std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); 
 
 std::string ms_text(double ms) { return fmt::format("{:.0f}", ms); }
 
-void add_tier_columns(std::vector<Table::Column>& columns) {
+void add_match_columns(std::vector<Table::Column>& columns) {
   for (const char* title : {"hard", "soft", "ind.", "miss"}) columns.push_back({title, kRight});
 }
 
-void add_cells(const TierShares& tiers, std::vector<std::string>& cells) {
-  for (const TierShare& tier : tiers) cells.push_back(percent(tier.share));
+void add_cells(const MatchShares& matches, std::vector<std::string>& cells) {
+  for (const MatchShare& match : matches) cells.push_back(percent(match.share));
 }
 
 std::string stream_text(const RunReport& r) {
   std::string text =
       fmt::format("{}, top-{}: {} computed\n", r.model, r.top_k, counted(r.n_requests, "request"));
   text += fmt::format(
-      "passages given, mean {:.1f}{}\n", r.n_given,
+      "passages given, mean {:.2f}{}\n", r.n_given,
       r.n_given < r.top_k
           ? fmt::format(" of {}: keyword search found no more for some questions", r.top_k)
           : "");
@@ -88,7 +88,7 @@ std::string config_table(const std::vector<ConfigFigures>& configs) {
   if (has_p99) columns.push_back({"p99", kRight});
   columns.push_back({"full/it [95%]", kRight});
   columns.push_back({"rows/N", kRight});
-  add_tier_columns(columns);
+  add_match_columns(columns);
   for (const char* title : {"seen", "F1", "KL"}) columns.push_back({title, kRight});
   Table table(std::move(columns));
   for (const ConfigFigures& c : configs) {
@@ -97,7 +97,7 @@ std::string config_table(const std::vector<ConfigFigures>& configs) {
     if (has_p99) cells.push_back(c.ttft.p99 ? ms_text(*c.ttft.p99) : "");
     cells.push_back(&c == &configs.front() ? "1" : ratio_text(c.full_ratio));
     cells.push_back(fmt::format("{:.2f}", c.rows_share));
-    add_cells(c.tiers, cells);
+    add_cells(c.matches, cells);
     cells.push_back(fmt::format("{:.2f}", c.n_seen));
     cells.push_back(fmt::format("{:.2f}", c.f1.value));
     cells.push_back(fmt::format("{:.3f}", c.kl_seen.value));
@@ -134,7 +134,8 @@ std::string pair_table(const RunReport& r) {
   std::string text = "\n" + table.text();
   if (!r.is_of_paper) {
     text +=
-        "The paper's means are of a warm store and six passages, so they decide nothing here.\n";
+        "The paper's means are of a warm store without a limit and six passages as retrieved, so "
+        "they decide nothing here.\n";
   } else if (!is_decided) {
     text += fmt::format("Fewer than {} requests: whether a mean is reached is not said.\n",
                         kVerdictRequests);
@@ -227,16 +228,16 @@ std::string steady_table(const std::vector<SteadyFigures>& steady) {
   if (steady.empty()) return "";
   std::vector<Table::Column> columns = {
       {fmt::format("first, last {} requests", steady.front().window)}};
-  add_tier_columns(columns);
+  add_match_columns(columns);
   columns.push_back({"hits differ by", kRight});
   columns.push_back({"at most", kRight});
   columns.push_back({""});
   Table table(std::move(columns));
   for (const SteadyFigures& s : steady) {
     std::vector<std::string> cells = {s.config};
-    for (size_t tier = 0; tier < s.first.size(); ++tier)
+    for (size_t i = 0; i < s.first.size(); ++i)
       cells.push_back(
-          fmt::format("{:.1f}%, {:.1f}%", 100 * s.first[tier].share, 100 * s.last[tier].share));
+          fmt::format("{:.1f}%, {:.1f}%", 100 * s.first[i].share, 100 * s.last[i].share));
     cells.push_back(fmt::format("{:.1f} points", s.found_difference));
     if (s.ceiling) {
       cells.push_back(fmt::format("{:.0f}", *s.ceiling));
@@ -247,16 +248,20 @@ std::string steady_table(const std::vector<SteadyFigures>& steady) {
   return "\n" + table.text();
 }
 
+std::string stored_text(const RunReport& r) {
+  if (r.is_cold) return "";
+  return store_table(r.stores) + publishing_text(r.configs);
+}
+
 std::string text_of(const RunReport& r) {
   return stream_text(r) + "\n" + config_table(r.configs) + pair_table(r) + context_text(r) +
-         source_text(r.sources) + store_table(r.stores) + publishing_text(r.configs) +
-         steady_table(r.steady) + "\n";
+         source_text(r.sources) + stored_text(r) + steady_table(r.steady) + "\n";
 }
 
 std::string text_of(const LongReport& r) {
   std::vector<Table::Column> columns = {
       {"configuration"}, {"ms a row", kRight}, {"TTFT ms", kRight}, {"rows/N", kRight}};
-  add_tier_columns(columns);
+  add_match_columns(columns);
   columns.push_back({"off the real run", kRight});
   columns.push_back({""});
   Table table(std::move(columns));
@@ -264,7 +269,7 @@ std::string text_of(const LongReport& r) {
   for (const ModelledFigures& c : r.configs) {
     std::vector<std::string> cells = {c.config, fmt::format("{:.3f}", c.row_ms),
                                       ms_text(c.ttft_mean), fmt::format("{:.2f}", c.rows_share)};
-    add_cells(c.tiers, cells);
+    add_cells(c.matches, cells);
     cells.push_back(fmt::format("{:.1f} points", c.greatest_difference));
     if (c.n_checked >= kVerdictRequests)
       cells.emplace_back(c.greatest_difference <= kModelledDifference ? "ok" : "missed");
@@ -303,11 +308,11 @@ std::string verdict_text(double value, double ceiling) {
   return fmt::format(" (at most {:.2g}: {})", ceiling, value <= ceiling ? "ok" : "missed");
 }
 
-// A mean of few requests decides nothing; a depth does.
+// A mean of few lists decides nothing; a depth does.
 std::string lineage_text(const LineageFigures& c, size_t n_lists) {
   std::vector<std::string> parts;
   if (c.kl_growth) {
-    const bool is_decided = c.is_bounded && n_lists * c.generations.size() >= kVerdictRequests;
+    const bool is_decided = c.is_bounded && n_lists >= kVerdictRequests;
     parts.push_back(fmt::format("KL of the last generation / the first {:.2f}{}", *c.kl_growth,
                                 is_decided ? verdict_text(*c.kl_growth, kGrowthCeiling) : ""));
   }

@@ -13,12 +13,12 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const TierShares kTiers = {{"hard", 0.1}, {"soft", 0.2}, {"independent", 0.3}, {"miss", 0.4}};
+const MatchShares kMatches = {{"hard", 0.1}, {"soft", 0.2}, {"independent", 0.3}, {"miss", 0.4}};
 
 ConfigFigures config_of(const std::string& name) {
   ConfigFigures c;
   c.config = name;
-  c.tiers = kTiers;
+  c.matches = kMatches;
   c.rows_share = 0.17;
   c.ttft = {12345, 12345, 12345, std::nullopt};
   c.full_ratio = {4.274, 3.351, 15.47};
@@ -54,9 +54,10 @@ void expect_short_lines(const std::string& text) {
 TEST(TraceText, NoLineIsLongerThanATerminal) {
   RunReport r = run_of(100);
   r.sources = {{"squad", 60, {{"query_aware+aca", 3, r.configs.back().context, 1.5}}}};
-  r.steady = {{"query_aware+aca", 200, kTiers, kTiers, 1.5, 2.0}};
+  r.steady = {{"query_aware+aca", 200, kMatches, kMatches, 1.5, 2.0}};
   LongReport modelled;
-  modelled.configs = {{"query_aware+paper", 1.5, kTiers, 0.2, 12345, 100, kTiers, kTiers, 0.5}};
+  modelled.configs = {
+      {"query_aware+paper", 1.5, kMatches, 0.2, 12345, 100, kMatches, kMatches, 0.5}};
   modelled.steady = r.steady;
   GenerationsReport generations;
   for (int i = 0; i < 7; ++i)
@@ -105,10 +106,40 @@ TEST(TraceText, OtherRunsThanThePapersHaveNoVerdict) {
 
 TEST(TraceText, FewerPassagesThanAskedForAreSaid) {
   RunReport r = run_of(3);
-  EXPECT_THAT(trace_text(r), HasSubstr("passages given, mean 6.0\n"));
-  r.n_given = 2;
+  EXPECT_THAT(trace_text(r), HasSubstr("passages given, mean 6.00\n"));
+  r.n_given = 5.97;
 
-  EXPECT_THAT(trace_text(r), HasSubstr("passages given, mean 2.0 of 6: keyword search found"));
+  EXPECT_THAT(trace_text(r), HasSubstr("passages given, mean 5.97 of 6: keyword search found"));
+}
+
+TEST(TraceText, ALossOfF1ThatMayBeTooGreatIsMissed) {
+  RunReport r = run_of(50);
+  r.f1_differences.front().low_target = -0.05;
+  EXPECT_THAT(trace_text(r), HasSubstr("(low end at least -0.05: ok)"));
+  r.f1_differences.front().difference.low = -0.06;
+
+  EXPECT_THAT(trace_text(r), HasSubstr("(low end at least -0.05: missed)"));
+}
+
+TEST(TraceText, AColdStoreHasNothingToShow) {
+  RunReport r = run_of(3);
+  EXPECT_THAT(trace_text(r), HasSubstr("storing after the answer"));
+  EXPECT_THAT(trace_text(r), HasSubstr("store at the end"));
+  r.is_cold = true;
+
+  EXPECT_THAT(trace_text(r), Not(HasSubstr("storing after the answer")));
+  EXPECT_THAT(trace_text(r), Not(HasSubstr("store at the end")));
+}
+
+// However many generations there are: the means are of the lists.
+TEST(TraceText, FewListsSayNothingOfTheGrowthOfKl) {
+  GenerationsReport r;
+  r.configs = {{"adacache", {{0.1, 0, 0}, {0.13, 0.1, 1}}, 1.3, 1, true}};
+  r.n_lists = 19;
+  EXPECT_THAT(trace_text(r), HasSubstr("/ the first 1.30, greatest depth 1 (at most 1: ok)"));
+  r.n_lists = 20;
+
+  EXPECT_THAT(trace_text(r), HasSubstr("/ the first 1.30 (at most 1.2: missed)"));
 }
 
 }  // namespace

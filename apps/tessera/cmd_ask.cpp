@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +16,7 @@
 #include "tessera/ask_report.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
+#include "tessera/model_profile.h"
 #include "tessera/policy_options.h"
 #include "tessera/workspace.h"
 
@@ -113,15 +114,17 @@ Context retrieve(const DocumentStore& documents, const AskOptions& o) {
   return out;
 }
 
-// What was tuned for this model holds where nothing was given; which values do is said.
+// What was tuned for this model holds where nothing was given; which values do is said. `requests`:
+// one, or the same under several policies.
 void note_profile(const Session& session, const ModelProfile& profile, const GivenOptions& given,
-                  const Request& request) {
-  const AdaptiveContext* adaptive = request.adaptive ? &*request.adaptive : nullptr;
-  for (const std::string& note :
-       {tuned_note(profile, request.policy, given, request.policy_options, adaptive),
-        untuned_note(profile, request.policy, given, request.policy_options, adaptive)}) {
-    if (!note.empty()) session.note(note);
-  }
+                  std::span<const Request> requests) {
+  std::vector<PolicySetting> settings;
+  settings.reserve(requests.size());
+  for (const Request& r : requests)
+    settings.push_back({r.policy, r.policy_options, r.adaptive.has_value()});
+  const AdaptiveContext adaptive = requests.front().adaptive.value_or(AdaptiveContext{});
+  for (const std::string& note : profile_notes(profile, given, settings, adaptive))
+    session.note(note);
 }
 
 // The same request under a policy with that one's own settings.
@@ -228,7 +231,7 @@ void report(const Session& session, const Comparison& c, const Request& request,
 }
 
 std::string rows_text(const Answer& a) {
-  const double rows = a.account.rows() + a.probe_rows;
+  const double rows = computed_rows(a);
   return a.scorer_rows > 0 ? fmt::format("{:.0f} + {:.0f} of the scorer", rows, a.scorer_rows)
                            : fmt::format("{:.0f}", rows);
 }
@@ -267,7 +270,7 @@ json to_json(const Compared& c) {
   json out = to_json(c.result);
   const PolicyOptions& options = c.request.policy_options;
   if (reads_ratio(c.request.policy, options)) out["ratio"] = options.recompute_ratio;
-  if (c.request.policy == "adacache") out["soft_ratio"] = options.soft_ratio;
+  if (c.request.policy == "adacache") out["soft_ratio"] = options.alpha();
   return out;
 }
 
@@ -282,16 +285,6 @@ void report_all(const Session& session, const Answer& full, const std::vector<Co
   for (const Compared& c : all) compared.push_back(to_json(c));
   session.print_json(
       {{"full", to_json(full)}, {"policies", compared}, {"retrieved", to_json(context, nullptr)}});
-}
-
-void note_uneven_ratios(const Session& session, const ModelProfile& profile,
-                        const GivenOptions& given, const std::vector<Compared>& all) {
-  std::set<std::string> policies;
-  for (const Compared& c : all) {
-    if (reads_ratio(c.request.policy, c.request.policy_options)) policies.insert(c.request.policy);
-  }
-  const std::string note = uneven_ratios_note(profile, given, std::move(policies));
-  if (!note.empty()) session.note(note);
 }
 
 // `request` under every policy whose needs are met.
@@ -320,16 +313,18 @@ void compare_all(Session& session, Workspace& workspace, const AskOptions& o,
   Engine& engine = workspace.engine();
   const ModelProfile& profile = workspace.profile();
   const std::stop_token stop = session.stop_token();
+  const std::vector<Request> requests = requests_under_all(session, workspace, o, request);
+  note_profile(session, profile, o.given, requests);
   Reference full = full_reference(engine, request, stop);
   full.answer.timings.retrieve_ms = context.retrieve_ms;
   const Prefilled asked = engine.prefill(request, stop);  // what it misses is stored in the end
   Request reading = request;
   reading.policy = "reuse";
+  reading.adaptive.reset();  // or passages behind the round that is sure would stay unread
   engine.prefill(reading, stop);
   std::vector<Compared> all;
-  for (const Request& one : requests_under_all(session, workspace, o, request)) {
+  for (const Request& one : requests) {
     session.note(fmt::format("comparing {}", configuration_name(one)));
-    note_profile(session, profile, o.given, one);
     // Scores that are kept are made before, or the line would pay for what indexing does.
     if (Engine::needs_scorer(one.policy, one.policy_options)) engine.prefill(one, stop);
     all.push_back({one, ratio_text(profile, one.policy, o.given, one.policy_options),
@@ -337,7 +332,6 @@ void compare_all(Session& session, Workspace& workspace, const AskOptions& o,
     all.back().result.policy.timings.retrieve_ms = context.retrieve_ms;
     all.back().result.prefilled = {};  // its pins and logits
   }
-  note_uneven_ratios(session, profile, o.given, all);
   report_all(session, full.answer, all, context);
   store_missed(session, engine, request, asked);
 }
@@ -410,7 +404,7 @@ void ask(Session& session, AskOptions o) {
   const ModelProfile& profile = workspace.profile();
   const Request request = with_policy(request_of(o, context, anchor), o.policy, o, profile);
   if (o.compare == "all") return compare_all(session, workspace, o, request, context);
-  note_profile(session, profile, o.given, request);
+  note_profile(session, profile, o.given, {&request, 1});
   if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
   run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
 }

@@ -41,6 +41,17 @@ class CliAsk : public testing::Test {
     return out;
   }
 
+  // What --json says of `policy` in a comparison of all; null: nothing.
+  json compared(std::vector<std::string> args, const std::string& policy) {
+    args.emplace_back("--json");
+    const json all = json::parse(ask(args).out, nullptr, false);
+    for (const json& one : all.value("policies", json::array())) {
+      if (one["answer"]["policy"] == policy) return one;
+    }
+    ADD_FAILURE() << policy << " is not in " << all;
+    return nullptr;
+  }
+
   Program tessera_;
   const fs::path file_ = tessera_.cache() / "p.json";
 };
@@ -88,6 +99,41 @@ TEST_F(CliAsk, ComparisonOfAllShowsTheRatioOfEach) {
   EXPECT_THAT(all.out, HasSubstr("0.25, alpha 0.08"));
   EXPECT_THAT(all.out, Not(HasSubstr("tuned")));
   EXPECT_THAT(all.err, Not(HasSubstr("not tuned for this model")));
+}
+
+TEST_F(CliAsk, ComparisonOfAllSaysWhatIsUntunedOnce) {
+  const Outcome all = ask({"--compare", "all", "--adaptive"});
+
+  const std::string line = "untuned: lambda 0.5, kl_scale 1, tau 0.5";
+  const size_t first = all.err.find(line);
+  ASSERT_NE(first, std::string::npos) << all.err;
+  EXPECT_EQ(all.err.find(line, first + 1), std::string::npos) << all.err;
+}
+
+TEST_F(CliAsk, SoftRatioIsShownAsItIsUsed) {
+  const std::vector<std::string> args = {"--compare", "all",          "--ratio",
+                                         "0.02",      "--soft-ratio", "0.5"};
+
+  EXPECT_THAT(ask(args).out, HasSubstr("0.02, alpha 0.02"));
+  EXPECT_EQ(compared(args, "adacache")["soft_ratio"], 0.02);
+}
+
+TEST_F(CliAsk, RowsAreThoseOfAllRounds) {
+  const std::vector<std::string> args = {"--compare", "all", "--adaptive", "--adaptive-threshold",
+                                         "2"};
+  ask(args);  // stores what it misses
+  const std::string table = ask(args).out;
+
+  const json answer = compared(args, "prefix")["answer"];
+
+  ASSERT_EQ(answer["adaptive_context"]["rounds"].size(), 3) << answer;
+  int rows = 0;
+  for (const json& round : answer["adaptive_context"]["rounds"]) rows += round["rows"].get<int>();
+  EXPECT_GT(rows, answer["usage"]["recomputed"].get<int>() + answer["usage"]["fresh"].get<int>());
+  const size_t line = table.find("prefix+adaptive");
+  ASSERT_NE(line, std::string::npos) << table;
+  EXPECT_THAT(table.substr(line, table.find('\n', line) - line),
+              HasSubstr(" " + std::to_string(rows) + " "));
 }
 
 TEST_F(CliAsk, HelpNamesValuesAloneAndTheOriginOfRatios) {

@@ -112,7 +112,7 @@ class RowFile {
 ordered_json settings_json(const TraceConfig& config, const AdaptiveContext& adaptive) {
   ordered_json out = {{"name", config.name}};
   if (reads_ratio(config.policy, config.options)) out["ratio"] = config.options.recompute_ratio;
-  if (config.policy == kAdaCache) out["soft_ratio"] = config.options.soft_ratio;
+  if (config.policy == kAdaCache) out["soft_ratio"] = config.options.alpha();
   if (config.is_adaptive) {
     out["step"] = adaptive.step;
     out["lambda"] = adaptive.confidence.lambda;
@@ -126,7 +126,10 @@ ordered_json header_of(const Options& o) {
   const BuildInfo build = build_info();
   const TraceOptions& t = o.trace;
   ordered_json configs = ordered_json::array();
-  for (const TraceConfig& c : t.configs) configs.push_back(settings_json(c, t.adaptive));
+  for (const TraceConfig& c : t.configs) {
+    ordered_json& config = configs.emplace_back(settings_json(c, t.adaptive));
+    config["policy_options"] = policy_options_json(c.options);
+  }
   return {{"kind", "run"},
           {"commit", build.commit},
           {"cpu", build.cpu},
@@ -148,17 +151,12 @@ ordered_json header_of(const Options& o) {
           {"store_share", t.store_share},
           {"ram_limit_bytes", t.ram_limit_bytes},
           {"threads", t.n_threads > 0 ? t.n_threads : available_threads()},
+          {"layout", o.loading.layout},
+          {"keep_file_types", o.loading.keep_file_types},
+          {"ctx", t.n_ctx},
+          {"sink_layer", t.sink_layer},
           {"anchor", o.anchor},
           {"max_tokens", t.max_tokens}};
-}
-
-// Ratios of which some are tuned and some are not say little about their policies.
-void note_uneven_ratios(const Session& session, const ModelProfile& profile, const Options& o) {
-  std::set<std::string> policies;
-  for (const TraceConfig& c : o.trace.configs)
-    if (reads_ratio(c.policy, c.options)) policies.insert(c.policy);
-  const std::string note = uneven_ratios_note(profile, o.given, std::move(policies));
-  if (!note.empty()) session.note(note);
 }
 
 void note_settings(const Session& session, const TraceOptions& t) {
@@ -178,17 +176,13 @@ void apply_profile(const Session& session, Options& o) {
   const ModelProfile profile = read_profile(t.model_digest);
   t.sink_layer = profile.sink_layer.value_or(t.sink_layer);
   apply(profile, o.given, t.adaptive);
-  std::set<std::string> notes;
+  std::vector<PolicySetting> settings;
   for (TraceConfig& config : t.configs) {
     apply(profile, config.policy, o.given, config.options);
-    const AdaptiveContext* adaptive = config.is_adaptive ? &t.adaptive : nullptr;
-    notes.insert(tuned_note(profile, config.policy, o.given, config.options, adaptive));
-    notes.insert(untuned_note(profile, config.policy, o.given, config.options, adaptive));
+    settings.push_back({config.policy, config.options, config.is_adaptive});
   }
-  for (const std::string& note : notes) {
-    if (!note.empty()) session.note(note);
-  }
-  note_uneven_ratios(session, profile, o);
+  for (const std::string& note : profile_notes(profile, o.given, settings, t.adaptive))
+    session.note(note);
   note_settings(session, t);
 }
 
@@ -317,8 +311,9 @@ void add_stream_options(CLI::App& app, Options& o) {
 
 void add_store_options(CLI::App& app, Options& o) {
   app.add_option("--store", o.store,
-                 "warm: every passage is indexed before; filling: empty at first, and what was "
-                 "missed is stored; cold: empty, and stays so")
+                 "warm: every passage is indexed before; filling: empty at first; after a request "
+                 "both store what the policy publishes and index what was missed; cold: empty, and "
+                 "stays so")
       ->check(CLI::IsMember({"warm", "filling", "cold"}))
       ->capture_default_str();
   app.add_option("--store-limit", o.trace.store_limit_bytes,

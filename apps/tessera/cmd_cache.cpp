@@ -87,7 +87,8 @@ uint64_t bytes_of(const std::vector<Entry>& entries) {
 // What lies beside the tiers, in files of its own.
 struct Pile {
   std::string_view name;  // in JSON
-  std::string_view text;  // with {} for the number of entries and for the bytes
+  std::string_view noun;  // of an entry
+  std::string_view text;  // with {} for the entries and for the bytes
   uint64_t entries = 0;
   uint64_t bytes = 0;  // of the files
   std::vector<fs::path> files = {};
@@ -110,11 +111,11 @@ void add_database(Pile& pile, const fs::path& database) {
 }
 
 std::vector<Pile> piles() {
-  Pile scores = {"scores", "scores of {} chunks, {}"};
+  Pile scores = {"scores", "chunk", "scores of {}, {}"};
   add_database<ScoreStore>(scores, scores_file());
-  Pile variants = {"variants", "{} variants (chunks kept from answers), index {}"};
+  Pile variants = {"variants", "variant", "{} (chunks kept from answers), index {}"};
   add_database<VariantIndex>(variants, variants_file());
-  Pile references = {"references", "full prefill's answers to {} questions of eval, {}"};
+  Pile references = {"references", "question", "full prefill's answers to {} of eval, {}"};
   for (const ReferenceFile& file : reference_files(eval_reference_dir())) {
     ++references.entries;
     references.bytes += file.bytes;
@@ -133,9 +134,9 @@ std::string text_of(const std::vector<Pile>& all) {
   std::string out;
   for (const Pile& pile : all) {
     if (pile.files.empty()) continue;
-    out +=
-        fmt::format(fmt::runtime(pile.text), human_count(pile.entries), human_bytes(pile.bytes)) +
-        "\n";
+    out += fmt::format(fmt::runtime(pile.text), counted(pile.entries, pile.noun),
+                       human_bytes(pile.bytes)) +
+           "\n";
   }
   return out;
 }

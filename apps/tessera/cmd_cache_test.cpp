@@ -85,7 +85,7 @@ TEST_F(CacheExtras, ScoresAreCountedAndClearedWithWhatSqliteKeepsBeside) {
   const json before = run_json({"cache", "clear"})["scores"];
   EXPECT_EQ(before["entries"], 1);
   EXPECT_EQ(before["bytes"], fs::file_size(scores_));
-  EXPECT_THAT(tessera_.run({"cache", "clear"}).out, HasSubstr("scores of 1 chunks"));
+  EXPECT_THAT(tessera_.run({"cache", "clear"}).out, HasSubstr("scores of 1 chunk, "));
 
   run_json({"cache", "clear", "--yes"});
 
@@ -185,7 +185,7 @@ TEST_F(CacheListing, StatsCountVariantsBesideTheirIndex) {
 
   EXPECT_EQ(run_json({"cache", "stats"})["variants"]["entries"], 1);
   EXPECT_THAT(tessera_.run({"cache", "stats"}).out,
-              HasSubstr("1 variants (chunks kept from answers), index "));
+              HasSubstr("1 variant (chunks kept from answers), index "));
 }
 
 TEST_F(CacheExtras, FileThatCannotBeRemovedIsNamed) {

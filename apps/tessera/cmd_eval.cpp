@@ -84,23 +84,6 @@ void check(const EvalOptions& o) {
   }
 }
 
-json to_json(const PolicyOptions& o) {
-  return {{"head_tokens", o.head_tokens},
-          {"window", o.window},
-          {"head_share", o.head_share},
-          {"layers", o.layers},
-          {"scorer_attention", o.scorer_attention},
-          {"online_scores", o.online_scores},
-          {"bottom_right_mask", o.bottom_right_mask},
-          {"soft_ratio", o.soft_ratio},
-          {"hard_as_paper", o.hard_as_paper},
-          {"span_reading", static_cast<int>(o.spans.reading)},
-          {"span_smooth", o.spans.smooth},
-          {"span_cover", o.spans.cover},
-          {"span_max_tokens", o.spans.max_tokens},
-          {"span_clip_quantile", o.spans.clip_quantile}};
-}
-
 // What rows of one file must agree in. Questions, policies, ratios and anchors are no part of it: a
 // later run may add some. Nor is the scorer, which only some policies read: their rows name it.
 json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings& settings) {
@@ -114,7 +97,7 @@ json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings
           {"max_tokens", o.max_tokens},
           {"passages", o.questions.limits.n_passages},
           {"seed", o.report.seed},
-          {"policy_options", to_json(o.policy_options)}};
+          {"policy_options", policy_options_json(o.policy_options)}};
 }
 
 json session_of(const EvalOptions& o, const std::string& model, Workspace& workspace) {

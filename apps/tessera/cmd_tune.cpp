@@ -243,8 +243,8 @@ class Tuning {
       profile.ratios[policy] = chosen->setting;
       return;
     }
-    const double alpha = std::min(PolicyOptions{}.soft_ratio, chosen->setting);
-    profile.adacache = {.alpha = alpha, .beta = chosen->setting};
+    const PolicyOptions options = {.recompute_ratio = chosen->setting};
+    profile.adacache = {.alpha = options.alpha(), .beta = chosen->setting};
   }
 
   void alpha_stage() {

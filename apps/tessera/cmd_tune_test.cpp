@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "cli/program.h"
 #include "support/engine_rig.h"
 #include "support/tiny_gguf.h"
+#include "tessera/tune_report.h"
 
 namespace tessera {
 namespace {
@@ -32,9 +35,11 @@ class CliAdaCache : public testing::Test {
     return file;
   }
 
-  CliAdaCache() {
-    std::ofstream out(file_);
-    for (uint32_t i = 0; i < 4; ++i) {
+  CliAdaCache() { write_questions(file_, 4); }
+
+  static void write_questions(const fs::path& file, uint32_t n) {
+    std::ofstream out(file);
+    for (uint32_t i = 0; i < n; ++i) {
       json passages = json::array();
       for (uint32_t p = 0; p < 4; ++p) {
         passages.push_back(
@@ -67,6 +72,20 @@ class CliAdaCache : public testing::Test {
   static std::string text_of(const fs::path& file) {
     std::ifstream in(file);
     return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  // Of every row in the text of a file of rows; none may stand there twice.
+  static std::set<std::string> keys_of(const std::string& text) {
+    std::set<std::string> keys;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      const json row = json::parse(line, nullptr, false);
+      EXPECT_TRUE(row.is_object()) << line;
+      if (row.value("kind", "") != "row") continue;
+      const json key = {row["task"], row["id"], row["anchor"], row["policy"], row["ratio"]};
+      EXPECT_TRUE(keys.insert(key.dump()).second) << line;
+    }
+    return keys;
   }
 
   Program tessera_;
@@ -176,13 +195,16 @@ TEST_F(CliAdaCache, TuneWritesAProfileThatAskUsesAndARerunMeasuresNothing) {
   ASSERT_FALSE(answer.is_discarded());
 }
 
+// More questions than are measured before the signal comes; of them a rerun ends with four.
 TEST_F(CliAdaCache, StoppedTuneNamesThePartAndGoesOn) {
+  const fs::path questions = tessera_.cache() / "many.jsonl", rows = out_ / "ratios.jsonl";
+  write_questions(questions, 200);
   std::vector<std::string> args = {
-      "tune",       "--file", file_.string(),  "-m", shared_model().path().string(),
-      "--max-kl",   "100",    "--max-f1-loss", "1",  "--out",
-      out_.string()};
+      "tune",     "--file", questions.string(), "-m", shared_model().path().string(),
+      "--max-kl", "100",    "--max-f1-loss",    "1",  "--policies",
+      "adacache", "--out",  out_.string()};
   const Running running = tessera_.start(args);
-  const auto is_amid = [&] { return !text_of(out_ / "ratios.jsonl").empty(); };
+  const auto is_amid = [&] { return text_of(rows).find('\n') != std::string::npos; };
   while (!is_amid() && Program::is_running(running))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   kill(running.pid, SIGINT);
@@ -192,7 +214,14 @@ TEST_F(CliAdaCache, StoppedTuneNamesThePartAndGoesOn) {
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   EXPECT_THAT(stopped.err, HasSubstr("of 3: "));
   EXPECT_THAT(stopped.err, HasSubstr("is kept in " + out_.string()));
-  EXPECT_EQ(tessera_.run(args).status, 0);
+  const std::string kept = text_of(rows);
+  ASSERT_FALSE(keys_of(kept).empty());
+  args.insert(args.end(), {"--limit", "4"});
+  const Outcome finished = tessera_.run(args);
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  const std::string all = text_of(rows);
+  EXPECT_EQ(all.substr(0, kept.size()), kept);
+  EXPECT_GE(keys_of(all).size(), 4U * (1 + kTuneRatios.size()));
 }
 
 TEST_F(CliAdaCache, TuneLeavesTheUsersKvAlone) {

@@ -87,7 +87,7 @@ void check_numbers(CLI::App& app) {
           if (!may_be_negative && text.starts_with('-'))
             return quote(text) + " is negative - it must not be";
           if (!fits(kind, text))
-            return quote(text) + " is no number that fits - give a smaller one";
+            return quote(text) + " is not finite or does not fit - give a number within the range";
           return {};
         },
         ""));

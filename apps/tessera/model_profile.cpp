@@ -5,10 +5,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -26,8 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr int kFormat = 1;
 constexpr std::string_view kAdaCacheName = "adacache";
-// They recompute nothing that was loaded, or everything.
-constexpr std::array<std::string_view, 3> kWithoutRatio = {"full", "prefix", "reuse"};
 
 // Why something is no profile, in words for the user.
 struct Unusable : std::runtime_error {
@@ -243,26 +239,67 @@ std::vector<std::string> adaptive_texts(const GivenOptions& given,
   return out;
 }
 
+// Alpha that beta cuts is not the one that was tuned.
+bool stands_on_tuned_alpha(const ModelProfile& profile, const GivenOptions& given,
+                           const PolicyOptions& options) {
+  return !given.soft_ratio && profile.tuned.contains(kAlphaPart) &&
+         options.soft_ratio <= options.recompute_ratio;
+}
+
+// The tuned ratios that a policy stands on.
+std::vector<TunedValue> tuned_ratios(const ModelProfile& profile, const GivenOptions& given,
+                                     const PolicySetting& setting) {
+  const PolicyOptions& options = setting.options;
+  const bool is_adacache = setting.policy == kAdaCacheName;
+  std::vector<TunedValue> out;
+  if (is_adacache && stands_on_tuned_alpha(profile, given, options))
+    add_tuned(profile, kAlphaPart, {fmt::format("alpha {:.4g}", options.alpha())}, out);
+  if (reads_ratio(setting.policy, options) && !given.ratio) {
+    const char* name = is_adacache ? "beta" : "ratio";
+    add_tuned(profile, ratio_part(setting.policy),
+              {fmt::format("{} {:.4g}", name, options.recompute_ratio)}, out);
+  }
+  return out;
+}
+
+// "" for no values.
+std::string tuned_line(const std::vector<TunedValue>& values) {
+  std::string out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    out += (out.empty() ? "tuned: " : ", ") + values[i].text;
+    const bool is_last = i + 1 == values.size() || values[i + 1].how != values[i].how;
+    if (is_last) out += fmt::format(" ({})", values[i].how);
+  }
+  return out;
+}
+
+// "" for no values.
+std::string untuned_line(const std::vector<std::string>& values) {
+  if (values.empty()) return {};
+  return fmt::format("untuned: {} - 'tessera tune' finds them", fmt::join(values, ", "));
+}
+
 // Of a part that is not tuned: whether tuning was tried.
 std::string_view unmet_text(const ModelProfile& profile, const std::string& part) {
   return profile.unmet.contains(part) ? " (exceeds the bound of the last tuning)" : "";
 }
 
-// The ratios that a request stands on and that were neither given nor tuned.
-std::vector<std::string> untuned_ratios(const ModelProfile& profile, const std::string& policy,
-                                        const GivenOptions& given, const PolicyOptions& options) {
+// The ratios that a policy stands on and that were neither given nor tuned.
+std::vector<std::string> untuned_ratios(const ModelProfile& profile, const GivenOptions& given,
+                                        const PolicySetting& setting) {
+  const PolicyOptions& options = setting.options;
   const auto named = [&profile](const char* name, double value, const std::string& part) {
     return fmt::format("{} {:.4g}{}", name, value, unmet_text(profile, part));
   };
   std::vector<std::string> out;
-  if (policy != kAdaCacheName) {
+  if (setting.policy != kAdaCacheName) {
     // Of the others only those that were tried: their papers and docs/EVAL.md speak of the ratio.
-    if (!given.ratio && profile.unmet.contains(policy))
-      out.push_back(named("ratio", options.recompute_ratio, policy));
+    if (!given.ratio && profile.unmet.contains(setting.policy))
+      out.push_back(named("ratio", options.recompute_ratio, setting.policy));
     return out;
   }
   if (!given.soft_ratio && !profile.tuned.contains(kAlphaPart))
-    out.push_back(named("alpha", options.soft_ratio, kAlphaPart));
+    out.push_back(named("alpha", options.alpha(), kAlphaPart));
   if (!given.ratio && !profile.tuned.contains(kBetaPart))
     out.push_back(named("beta", options.recompute_ratio, kBetaPart));
   return out;
@@ -278,8 +315,9 @@ std::vector<std::string> untuned_adaptive(const ModelProfile& profile, const Giv
 }
 
 // Where tuned values of adaptive context stand beside what they were not tuned with.
-std::vector<std::string> misfits(const ModelProfile::Adaptive& tuned, const std::string& policy,
-                                 const GivenOptions& given, const AdaptiveContext& adaptive) {
+std::vector<std::string> misfits(const ModelProfile::Adaptive& tuned, const GivenOptions& given,
+                                 const std::set<std::string>& names,
+                                 const AdaptiveContext& adaptive) {
   std::vector<std::string> out;
   if (given.threshold) return out;
   if (given.lambda || given.kl_scale) {
@@ -288,12 +326,56 @@ std::vector<std::string> misfits(const ModelProfile::Adaptive& tuned, const std:
                     "with what is given - give --adaptive-threshold too",
                     tuned.threshold, tuned.lambda, tuned.kl_scale));
   }
-  if (tuned.policy != policy || tuned.step != adaptive.step) {
+  std::set<std::string> others = names;
+  if (tuned.step == adaptive.step) others.erase(tuned.policy);
+  if (!others.empty()) {
     out.push_back(
         fmt::format("adaptive context was tuned under {} at step {}, not under {} at step {}",
-                    tuned.policy, tuned.step, policy, adaptive.step));
+                    tuned.policy, tuned.step, fmt::join(others, ", "), adaptive.step));
   }
   return out;
+}
+
+// What adaptive context stands on under the policies `names`; "" for what it does not.
+std::vector<std::string> adaptive_lines(const ModelProfile& profile, const GivenOptions& given,
+                                        const std::set<std::string>& names,
+                                        const AdaptiveContext& adaptive) {
+  if (names.empty()) return {};
+  std::vector<TunedValue> tuned;
+  add_tuned(profile, kAdaptivePart, adaptive_texts(given, adaptive), tuned);
+  std::vector<std::string> out = {tuned_line(tuned),
+                                  untuned_line(untuned_adaptive(profile, given, adaptive))};
+  if (profile.adaptive)
+    std::ranges::move(misfits(*profile.adaptive, given, names, adaptive), std::back_inserter(out));
+  return out;
+}
+
+// Of policies that all read a ratio; "" where their ratios are of one origin.
+std::string uneven_ratios_line(const ModelProfile& profile, const GivenOptions& given,
+                               std::set<std::string> names) {
+  if (given.ratio) return {};
+  for (const PolicyInfo& policy : policies()) {
+    if (policy.is_control) names.erase(std::string(policy.name));
+  }
+  std::vector<std::string> tuned, untuned, untried;
+  for (const std::string& policy : names) {
+    const std::string part = ratio_part(policy);
+    if (profile.tuned.contains(part)) {
+      tuned.push_back(policy);
+      continue;
+    }
+    untuned.push_back(fmt::format("{}{}", policy, unmet_text(profile, part)));
+    if (!profile.unmet.contains(part)) untried.push_back(policy);
+  }
+  if (tuned.empty() || untuned.empty()) return {};
+  const std::string advice =
+      untried.empty()
+          ? ""
+          : fmt::format(" - 'tessera tune --policies {}' finds it", fmt::join(untried, ","));
+  return fmt::format(
+      "the ratio of {} is not tuned for this model while that of {} is: their times are not of "
+      "like quality{}",
+      fmt::join(untuned, ", "), fmt::join(tuned, ", "), advice);
 }
 
 }  // namespace
@@ -413,78 +495,44 @@ std::string ratio_part(std::string_view policy) {
 }
 
 bool reads_ratio(std::string_view policy, const PolicyOptions& options) {
-  if (std::ranges::find(kWithoutRatio, policy) != kWithoutRatio.end()) return false;
-  return policy != "epic" || options.head_tokens == 0;
+  if (policy == "epic" && options.head_tokens != 0) return false;
+  return std::ranges::any_of(
+      policies(), [policy](const PolicyInfo& p) { return p.name == policy && p.reads_ratio; });
 }
 
 std::string ratio_text(const ModelProfile& profile, std::string_view policy,
                        const GivenOptions& given, const PolicyOptions& options) {
   if (!reads_ratio(policy, options)) return "-";
-  const auto marked = [&profile](double value, bool is_given, const std::string& part) {
-    const bool is_tuned = !is_given && profile.tuned.contains(part);
+  const auto marked = [](double value, bool is_tuned) {
     return fmt::format("{:.4g}{}", value, is_tuned ? " (tuned)" : "");
   };
-  std::string out = marked(options.recompute_ratio, given.ratio, ratio_part(policy));
-  if (policy == kAdaCacheName) {
-    const double alpha = std::min(options.soft_ratio, options.recompute_ratio);  // as it is used
-    out += ", alpha " + marked(alpha, given.soft_ratio, kAlphaPart);
-  }
+  std::string out =
+      marked(options.recompute_ratio, !given.ratio && profile.tuned.contains(ratio_part(policy)));
+  if (policy == kAdaCacheName)
+    out += ", alpha " + marked(options.alpha(), stands_on_tuned_alpha(profile, given, options));
   return out;
 }
 
-std::string uneven_ratios_note(const ModelProfile& profile, const GivenOptions& given,
-                               std::set<std::string> names) {
-  if (given.ratio) return {};
-  for (const PolicyInfo& policy : policies()) {
-    if (policy.is_control) names.erase(std::string(policy.name));
+std::vector<std::string> profile_notes(const ModelProfile& profile, const GivenOptions& given,
+                                       std::span<const PolicySetting> settings,
+                                       const AdaptiveContext& adaptive) {
+  std::vector<std::string> out;
+  const auto add = [&out](const std::string& who, const std::string& what) {
+    const std::string line = who + what;
+    if (!what.empty() && std::ranges::find(out, line) == out.end()) out.push_back(line);
+  };
+  std::set<std::string> with_ratio, with_rounds;
+  for (const PolicySetting& s : settings) {
+    const std::string who = settings.size() > 1 ? s.policy + ": " : "";
+    add(who, tuned_line(tuned_ratios(profile, given, s)));
+    add(who, untuned_line(untuned_ratios(profile, given, s)));
+    if (reads_ratio(s.policy, s.options)) with_ratio.insert(s.policy);
+    if (s.is_adaptive) with_rounds.insert(s.policy);
   }
-  std::vector<std::string> tuned, untuned;
-  for (const std::string& policy : names)
-    (profile.tuned.contains(ratio_part(policy)) ? tuned : untuned).push_back(policy);
-  if (tuned.empty() || untuned.empty()) return {};
-  return fmt::format(
-      "the ratio of {} is not tuned for this model while that of {} is: their times are not of "
-      "like quality - 'tessera tune --policies {}' finds it",
-      fmt::join(untuned, ", "), fmt::join(tuned, ", "), fmt::join(untuned, ","));
-}
-
-std::string tuned_note(const ModelProfile& profile, std::string_view policy,
-                       const GivenOptions& given, const PolicyOptions& options,
-                       const AdaptiveContext* adaptive) {
-  const bool is_adacache = policy == kAdaCacheName;
-  std::vector<TunedValue> values;
-  if (is_adacache && !given.soft_ratio)
-    add_tuned(profile, kAlphaPart, {fmt::format("alpha {:.4g}", options.soft_ratio)}, values);
-  if (reads_ratio(policy, options) && !given.ratio) {
-    const char* name = is_adacache ? "beta" : "ratio";
-    add_tuned(profile, ratio_part(policy),
-              {fmt::format("{} {:.4g}", name, options.recompute_ratio)}, values);
-  }
-  if (adaptive != nullptr)
-    add_tuned(profile, kAdaptivePart, adaptive_texts(given, *adaptive), values);
-  std::string out;
-  for (size_t i = 0; i < values.size(); ++i) {
-    out += (out.empty() ? "tuned: " : ", ") + values[i].text;
-    const bool is_last = i + 1 == values.size() || values[i + 1].how != values[i].how;
-    if (is_last) out += fmt::format(" ({})", values[i].how);
-  }
+  for (const std::string& line : adaptive_lines(profile, given, with_rounds, adaptive))
+    add("", line);
+  add("", uneven_ratios_line(profile, given, with_ratio));
   return out;
-}
-
-std::string untuned_note(const ModelProfile& profile, std::string_view policy,
-                         const GivenOptions& given, const PolicyOptions& options,
-                         const AdaptiveContext* adaptive) {
-  const std::string name(policy);
-  std::vector<std::string> values = untuned_ratios(profile, name, given, options), notes;
-  if (adaptive != nullptr) {
-    std::ranges::move(untuned_adaptive(profile, given, *adaptive), std::back_inserter(values));
-    if (profile.adaptive) notes = misfits(*profile.adaptive, name, given, *adaptive);
-  }
-  if (!values.empty()) {
-    notes.insert(notes.begin(),
-                 fmt::format("untuned: {} - 'tessera tune' finds them", fmt::join(values, ", ")));
-  }
-  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 }  // namespace tessera

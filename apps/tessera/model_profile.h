@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,27 +107,24 @@ void apply(const ModelProfile& profile, const GivenOptions& given, AdaptiveConte
 // everything, or a number of tokens.
 bool reads_ratio(std::string_view policy, const PolicyOptions& options);
 
-// The ratios of a policy as they stand, those that were tuned marked: "0.15", "0.02 (tuned), alpha
-// 0 (tuned)"; "-": it reads none.
+// The ratios of a policy as they are used, those that were tuned marked: "0.15", "0.02 (tuned),
+// alpha 0 (tuned)"; "-": it reads none.
 std::string ratio_text(const ModelProfile& profile, std::string_view policy,
                        const GivenOptions& given, const PolicyOptions& options);
 
-// One line where some of these policies, which all read a ratio, stand on tuned ones and some do
-// not: that says little about the policies. Controls are passed over. Empty: they are of one
-// origin.
-std::string uneven_ratios_note(const ModelProfile& profile, const GivenOptions& given,
-                               std::set<std::string> names);
+// A policy with the settings that it runs under.
+struct PolicySetting {
+  std::string policy;
+  PolicyOptions options;
+  bool is_adaptive = false;
+};
 
-// One line that names the tuned values which a request stands on, and how they were found; empty:
-// none are. `adaptive` may be null.
-std::string tuned_note(const ModelProfile& profile, std::string_view policy,
-                       const GivenOptions& given, const PolicyOptions& options,
-                       const AdaptiveContext* adaptive);
-
-// One line that says which values a request stands on that were neither given nor tuned, and which
-// tuned ones were found under other settings than it has; empty: none are. `adaptive` may be null.
-std::string untuned_note(const ModelProfile& profile, std::string_view policy,
-                         const GivenOptions& given, const PolicyOptions& options,
-                         const AdaptiveContext* adaptive);
+// Lines that say what `settings` stand on, none of them twice: the tuned values and how they were
+// found; values that were neither given nor tuned; tuned ones that were found under other settings;
+// and that some policies' ratios are tuned while others', controls excepted, are not, which says
+// little about the policies. Of several, each is named. `adaptive`: of all that are adaptive.
+std::vector<std::string> profile_notes(const ModelProfile& profile, const GivenOptions& given,
+                                       std::span<const PolicySetting> settings,
+                                       const AdaptiveContext& adaptive);
 
 }  // namespace tessera

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -25,7 +26,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 constexpr const char* kDigest = "0123abcd";
@@ -67,6 +72,32 @@ class ModelProfileTest : public testing::Test {
     out.tuned[kAdaptivePart].loss.reset();
     out.unmet = {{"cacheblend", 0.01}};
     return out;
+  }
+
+  // What is said of one policy that runs under a profile; `adaptive`: over adaptive context.
+  static std::vector<std::string> notes_on(const ModelProfile& profile, const std::string& policy,
+                                           const GivenOptions& given = {},
+                                           const std::optional<AdaptiveContext>& adaptive = {}) {
+    PolicySetting setting = {policy, {}, adaptive.has_value()};
+    apply(profile, policy, given, setting.options);
+    AdaptiveContext context = adaptive.value_or(AdaptiveContext{});
+    apply(profile, given, context);
+    return profile_notes(profile, given, {&setting, 1}, context);
+  }
+  // What is said of several, all over adaptive context.
+  static std::vector<std::string> notes_on_all(const ModelProfile& profile,
+                                               const std::vector<std::string>& policies,
+                                               const GivenOptions& given = {}) {
+    std::vector<PolicySetting> settings;
+    for (const std::string& policy : policies) {
+      PolicySetting& setting = settings.emplace_back();
+      setting.policy = policy;
+      setting.is_adaptive = true;
+      apply(profile, policy, given, setting.options);
+    }
+    AdaptiveContext context;
+    apply(profile, given, context);
+    return profile_notes(profile, given, settings, context);
   }
 
   static json read_json() { return json::parse(std::ifstream(profile_file(kDigest))); }
@@ -169,8 +200,8 @@ TEST_F(ModelProfileTest, BadValueIsNamedWithWhatWasExpected) {
     json record = good;
     record[json::json_pointer(at)] = json::parse(wrong.first);
     write_json(record);
-    EXPECT_THAT(warning(), testing::AllOf(HasSubstr(wrong.second), HasSubstr("remove it, or run"),
-                                          Not(HasSubstr("json.exception"))));
+    EXPECT_THAT(warning(), AllOf(HasSubstr(wrong.second), HasSubstr("remove it, or run"),
+                                 Not(HasSubstr("json.exception"))));
     EXPECT_EQ(read_profile(kDigest), ModelProfile{}) << at;
   }
   write_text("{\"format\": 1,");
@@ -299,24 +330,45 @@ TEST_F(ModelProfileTest, TunedValuesAreNamedWithHowTheyWereFound) {
   profile.tuned[kBetaPart] = profile.tuned[kAlphaPart];
   profile.tuned["query_aware"].n = 1;
   profile.tuned["query_aware"].date = "2025-02-01";
-  const auto note = [&](const char* policy, const GivenOptions& given, bool is_adaptive) {
-    PolicyOptions options;
-    AdaptiveContext adaptive;
-    apply(profile, policy, given, options);
-    apply(profile, given, adaptive);
-    return tuned_note(profile, policy, given, options, is_adaptive ? &adaptive : nullptr);
-  };
+  const AdaptiveContext adaptive;
 
-  EXPECT_EQ(note("adacache", {}, false), "tuned: alpha 0.04, beta 0.12 (40 questions, 2025-01-31)");
-  EXPECT_EQ(note("adacache", {.ratio = true}, false),
-            "tuned: alpha 0.04 (40 questions, 2025-01-31)");
-  EXPECT_EQ(note("query_aware", {}, true),
-            "tuned: ratio 0.08 (1 question, 2025-02-01), lambda 0.25, kl_scale 1.5, tau 0.7 (40 "
-            "questions, 2025-01-31)");
-  EXPECT_EQ(note("full", {.threshold = true, .kl_scale = true}, true),
-            "tuned: lambda 0.25 (40 questions, 2025-01-31)");
-  EXPECT_EQ(note("epic", {}, false), "");
-  EXPECT_EQ(note("query_aware", {.ratio = true}, false), "");
+  EXPECT_THAT(notes_on(profile, "adacache"),
+              ElementsAre("tuned: alpha 0.04, beta 0.12 (40 questions, 2025-01-31)"));
+  EXPECT_THAT(notes_on(profile, "adacache", {.ratio = true}),
+              ElementsAre("tuned: alpha 0.04 (40 questions, 2025-01-31)"));
+  EXPECT_THAT(
+      notes_on(profile, "query_aware", {}, adaptive),
+      ElementsAre("tuned: ratio 0.08 (1 question, 2025-02-01)",
+                  "tuned: lambda 0.25, kl_scale 1.5, tau 0.7 (40 questions, 2025-01-31)",
+                  "adaptive context was tuned under adacache at step 1, not under query_aware at "
+                  "step 1"));
+  EXPECT_THAT(notes_on(profile, "full", {.threshold = true, .kl_scale = true}, adaptive),
+              ElementsAre("tuned: lambda 0.25 (40 questions, 2025-01-31)"));
+  EXPECT_THAT(notes_on(profile, "epic"), IsEmpty());
+  EXPECT_THAT(notes_on(profile, "query_aware", {.ratio = true}), IsEmpty());
+}
+
+TEST_F(ModelProfileTest, AlphaThatBetaCutsIsNotCalledTuned) {
+  const ModelProfile profile = full_profile();
+  const GivenOptions given = {.ratio = true};
+  PolicySetting setting;
+  setting.policy = "adacache";
+  setting.options.recompute_ratio = 0.02;
+  apply(profile, setting.policy, given, setting.options);
+
+  EXPECT_EQ(setting.options.alpha(), 0.02);
+  EXPECT_EQ(ratio_text(profile, setting.policy, given, setting.options), "0.02, alpha 0.02");
+  EXPECT_THAT(profile_notes(profile, given, {&setting, 1}, {}), IsEmpty());
+}
+
+TEST_F(ModelProfileTest, NotesOnSeveralPoliciesNameThemAndAreSaidOnce) {
+  EXPECT_THAT(
+      notes_on_all(full_profile(), {"epic", "adacache", "reuse", "adacache"}),
+      ElementsAre("adacache: tuned: alpha 0.04 (40 questions, 2025-01-31)",
+                  "adacache: untuned: beta 0.12 - 'tessera tune' finds them",
+                  "tuned: lambda 0.25, kl_scale 1.5, tau 0.7 (40 questions, 2025-01-31)",
+                  "adaptive context was tuned under adacache at step 1, not under epic, reuse at "
+                  "step 1"));
 }
 
 TEST_F(ModelProfileTest, RatiosAreShownWithTheirOrigin) {
@@ -341,58 +393,72 @@ TEST_F(ModelProfileTest, RatiosAreShownWithTheirOrigin) {
 TEST_F(ModelProfileTest, RatiosOfUnlikeOriginAreSaid) {
   ModelProfile profile;
   profile.tuned[kBetaPart].n = 7;
+  const auto is_said = Contains(HasSubstr("is not tuned for this model"));
+  const std::vector<std::string> all = {"adacache", "cacheblend", "epic", "random"};
 
   EXPECT_THAT(
-      uneven_ratios_note(profile, {}, {"adacache", "cacheblend", "epic", "random"}),
-      testing::AllOf(HasSubstr("of cacheblend, epic is not tuned"), HasSubstr("of adacache is"),
-                     HasSubstr("--policies cacheblend,epic'")));
-  EXPECT_EQ(uneven_ratios_note(profile, {}, {"adacache"}), "");
-  EXPECT_EQ(uneven_ratios_note(profile, {}, {"epic", "cacheblend"}), "");
-  EXPECT_EQ(uneven_ratios_note(profile, {.ratio = true}, {"adacache", "epic"}), "");
+      notes_on_all(profile, all),
+      Contains(AllOf(HasSubstr("of cacheblend, epic is not tuned"), HasSubstr("of adacache is"),
+                     HasSubstr("--policies cacheblend,epic'"), Not(HasSubstr("random")))));
+  EXPECT_THAT(notes_on_all(profile, {"adacache"}), Not(is_said));
+  EXPECT_THAT(notes_on_all(profile, {"epic", "cacheblend"}), Not(is_said));
+  EXPECT_THAT(notes_on_all(profile, {"adacache", "epic"}, {.ratio = true}), Not(is_said));
+}
+
+TEST_F(ModelProfileTest, TuningThatFoundNoRatioIsNotAdvisedAgain) {
+  ModelProfile profile;
+  profile.tuned[kBetaPart].n = 7;
+  profile.unmet["epic"] = 0.01;
+
+  EXPECT_THAT(notes_on_all(profile, {"adacache", "cacheblend", "epic"}),
+              Contains(AllOf(HasSubstr("of cacheblend, epic (exceeds the bound of the last tuning) "
+                                       "is not tuned"),
+                             HasSubstr("--policies cacheblend'"))));
+  EXPECT_THAT(
+      notes_on_all(profile, {"adacache", "epic"}),
+      Contains(AllOf(HasSubstr("is not tuned for this model"), Not(HasSubstr("--policies")))));
 }
 
 TEST_F(ModelProfileTest, UntunedValuesAreNamed) {
-  const PolicyOptions options;
-  const AdaptiveContext adaptive;
-  const ModelProfile untuned, tuned = full_profile();
+  const ModelProfile untuned;
 
-  EXPECT_EQ(untuned_note(untuned, "adacache", {}, options, &adaptive),
-            "untuned: alpha 0.08, beta 0.15, lambda 0.5, kl_scale 1, tau 0.5 - 'tessera tune' "
-            "finds them");
-  EXPECT_THAT(untuned_note(tuned, "adacache", {}, options, nullptr),
-              testing::AllOf(HasSubstr("beta"), Not(HasSubstr("alpha"))));
-  EXPECT_EQ(untuned_note(untuned, "query_aware", {}, options, nullptr), "");
-  const GivenOptions both = {.ratio = true, .soft_ratio = true};
-  EXPECT_EQ(untuned_note(untuned, "adacache", both, options, nullptr), "");
+  EXPECT_THAT(notes_on(untuned, "adacache", {}, AdaptiveContext{}),
+              ElementsAre("untuned: alpha 0.08, beta 0.15 - 'tessera tune' finds them",
+                          "untuned: lambda 0.5, kl_scale 1, tau 0.5 - 'tessera tune' finds them"));
+  EXPECT_THAT(notes_on(full_profile(), "adacache"),
+              Contains("untuned: beta 0.12 - 'tessera tune' finds them"));
+  EXPECT_THAT(notes_on(untuned, "query_aware"), IsEmpty());
+  EXPECT_THAT(notes_on(untuned, "adacache", {.ratio = true, .soft_ratio = true}), IsEmpty());
 }
 
 TEST_F(ModelProfileTest, BoundsThatNothingMetAreSaid) {
   ModelProfile profile;
   profile.unmet = {{kBetaPart, 0.01}, {"epic", 0.01}, {kAdaptivePart, 0}};
-  const AdaptiveContext adaptive;
 
-  EXPECT_THAT(untuned_note(profile, "adacache", {}, {}, &adaptive),
-              testing::AllOf(HasSubstr("alpha 0.08, beta 0.15 (exceeds the bound of the last"),
-                             HasSubstr("tau 0.5 (the last tuning found none")));
-  EXPECT_THAT(untuned_note(profile, "epic", {}, {}, nullptr), HasSubstr("ratio 0.15 (exceeds"));
-  EXPECT_EQ(untuned_note(profile, "epic", {.ratio = true}, {}, nullptr), "");
+  EXPECT_THAT(notes_on(profile, "adacache", {}, AdaptiveContext{}),
+              ElementsAre(HasSubstr("alpha 0.08, beta 0.15 (exceeds the bound of the last"),
+                          HasSubstr("tau 0.5 (the last tuning found none")));
+  EXPECT_THAT(notes_on(profile, "epic"), ElementsAre(HasSubstr("ratio 0.15 (exceeds")));
+  EXPECT_THAT(notes_on(profile, "epic", {.ratio = true}), IsEmpty());
 }
 
 TEST_F(ModelProfileTest, TunedValuesBesideOthersThanTheyWereTunedWithAreSaid) {
-  const ModelProfile tuned = full_profile();
-  AdaptiveContext one, two;
+  const ModelProfile profile = full_profile();
+  const AdaptiveContext one;
+  AdaptiveContext two;
   two.step = 2;
-  const auto note = [&](const char* policy, const GivenOptions& given, const AdaptiveContext& a) {
-    return untuned_note(tuned, policy, given, {}, &a);
-  };
-  const GivenOptions ratios = {.ratio = true, .soft_ratio = true};
 
-  EXPECT_EQ(note("adacache", ratios, one), "");
-  EXPECT_THAT(note("epic", {}, one), HasSubstr("tuned under adacache at step 1"));
-  EXPECT_THAT(note("adacache", {}, two), HasSubstr("not under adacache at step 2"));
-  EXPECT_THAT(note("adacache", {.lambda = true}, one), HasSubstr("give --adaptive-threshold too"));
-  EXPECT_THAT(note("adacache", {.kl_scale = true}, one), HasSubstr("tau 0.7 was tuned with"));
-  EXPECT_EQ(note("epic", {.lambda = true, .threshold = true}, two), "");
+  EXPECT_THAT(notes_on(profile, "adacache", {}, one), Not(Contains(HasSubstr("not under"))));
+  EXPECT_THAT(notes_on(profile, "epic", {}, one),
+              Contains(HasSubstr("tuned under adacache at step 1, not under epic at step 1")));
+  EXPECT_THAT(notes_on(profile, "adacache", {}, two),
+              Contains(HasSubstr("not under adacache at step 2")));
+  EXPECT_THAT(notes_on(profile, "adacache", {.lambda = true}, one),
+              Contains(HasSubstr("give --adaptive-threshold too")));
+  EXPECT_THAT(notes_on(profile, "adacache", {.kl_scale = true}, one),
+              Contains(HasSubstr("tau 0.7 was tuned with")));
+  EXPECT_THAT(notes_on(profile, "epic", {.lambda = true, .threshold = true}, two),
+              Not(Contains(HasSubstr("not "))));
 }
 
 TEST_F(ModelProfileTest, MergePutsNamedPartsInPlaceOfThoseThatWereThere) {

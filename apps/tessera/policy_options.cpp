@@ -136,6 +136,23 @@ void add_policy_options(CLI::App& app, PolicyOptions& o) {
       "ones; to compare");
 }
 
+nlohmann::json policy_options_json(const PolicyOptions& o) {
+  return {{"head_tokens", o.head_tokens},
+          {"window", o.window},
+          {"head_share", o.head_share},
+          {"layers", o.layers},
+          {"scorer_attention", o.scorer_attention},
+          {"online_scores", o.online_scores},
+          {"bottom_right_mask", o.bottom_right_mask},
+          {"soft_ratio", o.soft_ratio},
+          {"hard_as_paper", o.hard_as_paper},
+          {"span_reading", static_cast<int>(o.spans.reading)},
+          {"span_smooth", o.spans.smooth},
+          {"span_cover", o.spans.cover},
+          {"span_max_tokens", o.spans.max_tokens},
+          {"span_clip_quantile", o.spans.clip_quantile}};
+}
+
 std::string policy_help() {
   std::string out =
       fmt::format("Which KV to reuse and what to recompute:\nauto: {}", kDefaultPolicy);

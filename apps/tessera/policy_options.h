@@ -1,6 +1,7 @@
 #pragma once
 // The command-line options of reuse policies, for every command that takes them.
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ std::vector<CLI::Option*> add_adaptive_options(CLI::App& app, AdaptiveContext& a
 
 // Which of the options above, and of --ratio, were given to `app`, which has them all.
 GivenOptions given_options(const CLI::App& app);
+
+// What add_policy_options() sets, for records of what was run.
+nlohmann::json policy_options_json(const PolicyOptions& options);
 
 // The policies, one a line, for --help.
 std::string policy_help();

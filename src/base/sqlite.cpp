@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-// How long a writer waits for another one, of this process or of the next.
-
 // The header of an SQLite file.
 constexpr size_t kHeaderBytes = 100;
 constexpr size_t kApplicationIdAt = 68;
@@ -56,13 +54,15 @@ std::optional<uint32_t> peek_application_id(const std::filesystem::path& file) {
   return id;
 }
 
-Database::Database(const std::filesystem::path& file, int busy_ms)
+Database::Database(const std::filesystem::path& file)
     : file_(file == kInMemory ? file : std::filesystem::absolute(file)) {
   int status = SQLITE_OK;
   handle_ = open(file_.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, status);
   if (status != SQLITE_OK) fail("cannot open");
-  sqlite3_busy_timeout(handle_.get(), busy_ms);
+  set_busy_timeout(5000);
 }
+
+void Database::set_busy_timeout(int ms) { sqlite3_busy_timeout(handle_.get(), ms); }
 
 bool Database::try_execute(const std::string& sql) {
   return sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK;

@@ -29,8 +29,10 @@ inline constexpr const char* kInMemory = ":memory:";
 // A connection for reading and writing; makes an empty file where there is none.
 class Database {
  public:
-  // `busy_ms`: how long a lock of another connection is waited for.
-  explicit Database(const std::filesystem::path& file, int busy_ms = 5000);
+  explicit Database(const std::filesystem::path& file);
+
+  // How long a lock of another connection is waited for; at first 5 s.
+  void set_busy_timeout(int ms);
 
   void execute(const std::string& sql);
   bool try_execute(const std::string& sql);  // false where execute() would throw

@@ -169,9 +169,9 @@ Engine::Engine(const std::shared_ptr<const Model>& model, const Tokenizer& token
 
 namespace {
 
-// The middle layer, or the next that sees the whole prompt.
+// `wanted`, or the middle layer where the model has no such; else the next that sees all keys.
 int32_t sink_layer_of(const ModelConfig& config, int32_t wanted) {
-  int32_t layer = wanted >= 0 ? std::min(wanted, config.n_layers - 1) : config.n_layers / 2;
+  int32_t layer = wanted >= 0 && wanted < config.n_layers ? wanted : config.n_layers / 2;
   while (layer + 1 < config.n_layers &&
          config.layers[static_cast<size_t>(layer)].sliding_window != 0)
     ++layer;

@@ -79,6 +79,15 @@ struct Answer {
   std::optional<AdaptiveReport> adaptive;  // only where the request asked for it
 };
 
+// All rows that an answer cost, through all layers: those of every round and of the probe, which
+// the account, that of the last prompt, does not hold. The scorer's are not among them.
+inline double computed_rows(const Answer& answer) {
+  double rows = answer.probe_rows;
+  if (!answer.adaptive) return rows + answer.account.rows();
+  for (const Round& round : answer.adaptive->rounds) rows += round.rows;
+  return rows;
+}
+
 class Engine {
  public:
   using TextSink = std::function<void(std::string_view)>;

@@ -24,7 +24,8 @@ struct EngineOptions {
   int32_t n_threads = 0;  // 0: one for each CPU there is
   int32_t micro_batch = Decoder::kDefaultMicroBatch;
   int32_t leadin_tokens = 64;
-  int32_t sink_layer = -1;  // where chunks' sinks are read off (AdaCache); -1: the middle layer
+  // Where chunks' sinks are read off (AdaCache); -1, or one that the model lacks: the middle layer.
+  int32_t sink_layer = -1;
   std::string name_space = "default";
   std::string model_digest;  // content digest of the model file, part of every key
   PromptTexts texts;

@@ -2,6 +2,7 @@
 // A reuse policy decides, per prompt, which matches to ask the store for and which loaded tokens to
 // compute again. Pure: no I/O, no clock, no tensors. Stateless after construction, so safe from any
 // thread.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -79,10 +80,12 @@ struct PolicyOptions {
   bool online_scores = false;      // speccache: the scorer reads the prompt, not each chunk alone
   SpanOptions spans = {};          // speccache
   bool bottom_right_mask = false;  // cacheblend: AttentionMask::kBottomRight
-  double soft_ratio = 0.08;        // adacache: alpha, of soft matches; at most recompute_ratio,
-                                   // which is beta
+  double soft_ratio = 0.08;        // adacache: of soft matches; alpha() is what is used
   bool hard_as_paper = false;      // adacache: KV made by approximate reuse counts as exact behind
                                    // the same tokens
+
+  // Soft matches are worth no more work than independent ones: at most beta, the recompute ratio.
+  double alpha() const { return std::min(soft_ratio, recompute_ratio); }
 };
 
 // Tokens of approximate matches, and the budget ceil(ratio * n_loaded) of DESIGN.md section 2.
@@ -103,6 +106,7 @@ struct PolicyInfo {
   std::string_view name;
   std::string_view summary;  // one line for --help and the docs
   bool is_control = false;   // for measurements only
+  bool reads_ratio = true;   // else nothing that was loaded is recomputed, or everything
 };
 std::vector<PolicyInfo> policies();
 // What `auto` stands for (DESIGN.md section 6.3).

@@ -171,6 +171,15 @@ TEST_P(PolicyContract, RefusesOptionsOutOfRange) {
   EXPECT_NE(at(1), nullptr);
 }
 
+TEST_P(PolicyContract, SaysWhetherItReadsTheRatio) {
+  const std::vector<PolicyInfo> all = policies();
+  const auto info = std::ranges::find(all, GetParam(), &PolicyInfo::name);
+  const Layout layout({{9, Match::kIndependent}, {9, Match::kSoft}});
+
+  ASSERT_TRUE(info != all.end());
+  EXPECT_EQ(info->reads_ratio, select(*at(1), layout) != select(*at(0), layout));
+}
+
 INSTANTIATE_TEST_SUITE_P(AllPolicies, PolicyContract, testing::ValuesIn(policy_names()),
                          [](const auto& param) { return std::string(param.param); });
 

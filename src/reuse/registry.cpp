@@ -28,13 +28,22 @@ struct Row {
   PolicyPtr (*make)(const PolicyOptions&);
   std::string_view summary;
   bool is_control = false;
+  bool reads_ratio = true;
 };
 
 constexpr Row kPolicies[] = {
-    {"full", make_full, "every token anew; the quality reference"},
-    {"prefix", make_prefix,
-     "load only what stands behind the same tokens as before; the rest anew"},
-    {"reuse", make_reuse, "load every chunk and recompute none of it; the lower bound"},
+    {.name = "full",
+     .make = make_full,
+     .summary = "every token anew; the quality reference",
+     .reads_ratio = false},
+    {.name = "prefix",
+     .make = make_prefix,
+     .summary = "load only what stands behind the same tokens as before; the rest anew",
+     .reads_ratio = false},
+    {.name = "reuse",
+     .make = make_reuse,
+     .summary = "load every chunk and recompute none of it; the lower bound",
+     .reads_ratio = false},
     {"epic", make_epic, "load every chunk and recompute its first tokens"},
     {"cacheblend", make_cacheblend,
      "recompute the tokens whose V at layer 1 is furthest from full prefill's"},
@@ -116,7 +125,8 @@ void check_options(const PolicyOptions& o) {
 
 std::vector<PolicyInfo> policies() {
   std::vector<PolicyInfo> out;
-  for (const Row& row : kPolicies) out.push_back({row.name, row.summary, row.is_control});
+  for (const Row& row : kPolicies)
+    out.push_back({row.name, row.summary, row.is_control, row.reads_ratio});
   return out;
 }
 

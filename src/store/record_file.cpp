@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// What these files hold is never worth more: a record that is not there is made again.
+// A record that is not kept is made again, so a write is worth no longer wait.
 constexpr int kBusyMs = 500;
 
 // A file that is there, is not empty and is none of ours is left as it is.
@@ -30,7 +30,7 @@ std::unique_ptr<Database> open(const std::filesystem::path& file, const RecordKi
     make_private_dir(file.parent_path());
     refuse_foreign(file, kind);
   }
-  auto database = std::make_unique<Database>(file, kBusyMs);
+  auto database = std::make_unique<Database>(file);
   if (database->pragma_number("application_id") != kind.application_id)
     database->execute(fmt::format("PRAGMA application_id = {}", kind.application_id));
   if (!is_in_memory)
@@ -39,13 +39,15 @@ std::unique_ptr<Database> open(const std::filesystem::path& file, const RecordKi
   if (!is_in_memory && !database->use_wal()) database->fail("cannot log writes to");
   database->execute("PRAGMA synchronous = NORMAL");
   database->execute(std::string(kind.schema));
+  database->set_busy_timeout(kBusyMs);  // opening waits longer: it is not tried again
   return database;
 }
 
 }  // namespace
 
-RecordFile::RecordFile(const std::filesystem::path& file, const RecordKind& kind)
-    : plural_(kind.plural), rest_(kind.rest) {
+RecordFile::RecordFile(const std::filesystem::path& file, const RecordKind& kind,
+                       std::chrono::milliseconds rest)
+    : plural_(kind.plural), rest_(rest) {
   try {
     database_ = open(file, kind);
   } catch (const std::exception& error) {  // of the file system too
@@ -56,19 +58,30 @@ RecordFile::RecordFile(const std::filesystem::path& file, const RecordKind& kind
 
 RecordFile::~RecordFile() = default;
 
-bool RecordFile::guarded(const std::function<void(Database&)>& work) {
-  if (database_ == nullptr || std::chrono::steady_clock::now() < rests_until_) return false;
+void RecordFile::count(const Error& error) {
+  if (errors_++ > 0) return;
+  spdlog::warn("stored {}: {} - {}", plural_, error.what(),
+               database_->was_busy() ? "another program holds it; what comes meanwhile is not kept"
+                                     : "if it is damaged, remove it, or run 'tessera cache clear'");
+}
+
+bool RecordFile::read(const Work& work) {
+  if (database_ == nullptr) return false;
   try {
     work(*database_);
     return true;
   } catch (const Error& error) {
-    if (database_->was_busy()) rests_until_ = std::chrono::steady_clock::now() + rest_;
-    if (errors_++ == 0) {
-      spdlog::warn("stored {}: {} - if it is damaged, remove it, or run 'tessera cache clear'",
-                   plural_, error.what());
-    }
+    count(error);
     return false;
   }
+}
+
+bool RecordFile::write(const Work& work) {
+  if (std::chrono::steady_clock::now() < rests_until_) return false;
+  if (read(work)) return true;
+  if (database_ != nullptr && database_->was_busy())
+    rests_until_ = std::chrono::steady_clock::now() + rest_;
+  return false;
 }
 
 }  // namespace tessera

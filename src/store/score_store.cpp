@@ -88,7 +88,7 @@ std::optional<ChunkScores> ScoreStore::find(const ChunkKey& key) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
   std::vector<std::byte> record;
-  file_.guarded([&](Database& database) {
+  file_.read([&](Database& database) {
     Statement select(database, "SELECT record FROM score WHERE key = ?");
     if (select.bind(1, name).step()) record = select.bytes(0);
   });
@@ -105,7 +105,7 @@ bool ScoreStore::put(const ChunkKey& key, const ChunkScores& scores) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
   const std::vector<std::byte> record = encode(key, scores);
-  return file_.guarded([&](Database& database) {
+  return file_.write([&](Database& database) {
     Statement insert(database, "INSERT OR REPLACE INTO score (key, record) VALUES (?, ?)");
     insert.bind(1, name).bind(2, std::span<const std::byte>(record)).run();
   });
@@ -115,7 +115,7 @@ bool ScoreStore::contains(const ChunkKey& key) {
   const std::lock_guard lock(mutex_);
   const std::string name = key.hex();
   bool is_there = false;
-  file_.guarded([&](Database& database) {
+  file_.read([&](Database& database) {
     Statement select(database, "SELECT 1 FROM score WHERE key = ?");
     is_there = select.bind(1, name).step();
   });
@@ -126,7 +126,7 @@ ScoreStore::Stats ScoreStore::stats() {
   const std::lock_guard lock(mutex_);
   Stats out = counted_;
   out.errors = file_.errors();
-  file_.guarded([&](Database& database) {
+  file_.read([&](Database& database) {
     Statement count(database, "SELECT count(*), coalesce(sum(length(record)), 0) FROM score");
     count.step();
     out.entries = static_cast<uint64_t>(count.integer(0));

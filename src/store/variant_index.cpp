@@ -114,19 +114,21 @@ std::vector<Variant> VariantIndex::find(const ChunkKey& chunk) {
   const std::lock_guard lock(mutex_);
   const std::string name = chunk.hex();
   std::vector<Variant> found;
-  file_.guarded([&](Database& database) {
+  bool is_damaged = false;
+  file_.read([&](Database& database) {
     const std::vector<Row> rows = read_rows(database, name);
     for (const Row& row : rows)
       if (row.variant) found.push_back(*row.variant);
-    if (found.size() < rows.size()) drop_damaged(database, name);
+    is_damaged = found.size() < rows.size();
   });
+  if (is_damaged) file_.write([&](Database& database) { drop_damaged(database, name); });
   return found;
 }
 
 std::vector<ListedVariant> VariantIndex::list() {
   const std::lock_guard lock(mutex_);
   std::vector<ListedVariant> listed;
-  file_.guarded([&](Database& database) {
+  file_.read([&](Database& database) {
     Statement select(database,
                      "SELECT chunk, blob, predecessor, sink, depth, owns_blob, uses FROM variant");
     while (select.step()) {
@@ -144,7 +146,7 @@ VariantIndex::Admission VariantIndex::admit(const ChunkKey& chunk, const Variant
   const std::string name = chunk.hex();
   std::vector<Variant> leaving;
   Admission admission = Admission::kFailed;
-  const bool is_done = file_.guarded([&](Database& database) {
+  const bool is_done = file_.write([&](Database& database) {
     WriteTransaction transaction(database);
     admission = take_in(database, name, variant, leaving);
     transaction.commit();
@@ -157,7 +159,7 @@ VariantIndex::Admission VariantIndex::admit(const ChunkKey& chunk, const Variant
 void VariantIndex::count_use(const ChunkKey& chunk, const ChunkKey& blob) {
   const std::lock_guard lock(mutex_);
   const std::string name = chunk.hex(), blob_name = blob.hex();
-  file_.guarded([&](Database& database) {
+  file_.write([&](Database& database) {
     Statement update(database,
                      "UPDATE variant SET uses = uses + 1, "
                      "last_used = (SELECT max(last_used) + 1 FROM variant WHERE chunk = ?1) "
@@ -169,7 +171,7 @@ void VariantIndex::count_use(const ChunkKey& chunk, const ChunkKey& blob) {
 void VariantIndex::erase(const ChunkKey& chunk, const ChunkKey& blob) {
   const std::lock_guard lock(mutex_);
   const std::string name = chunk.hex(), blob_name = blob.hex();
-  file_.guarded([&](Database& database) {
+  file_.write([&](Database& database) {
     Statement remove(database, "DELETE FROM variant WHERE chunk = ? AND blob = ?");
     remove.bind(1, name).bind(2, blob_name).run();
   });
@@ -177,13 +179,13 @@ void VariantIndex::erase(const ChunkKey& chunk, const ChunkKey& blob) {
 
 void VariantIndex::clear() {
   const std::lock_guard lock(mutex_);
-  file_.guarded([](Database& database) { database.execute("DELETE FROM variant"); });
+  file_.write([](Database& database) { database.execute("DELETE FROM variant"); });
 }
 
 VariantIndex::Stats VariantIndex::stats() {
   const std::lock_guard lock(mutex_);
   Stats out;
-  file_.guarded([&](Database& database) {
+  file_.read([&](Database& database) {
     Statement count(database, "SELECT count(*) FROM variant");
     count.step();
     out.entries = static_cast<uint64_t>(count.integer(0));

@@ -21,7 +21,7 @@ class AdaCache : public ReusePolicy {
 
   std::vector<int32_t> select(std::span<const Segment> segments,
                               const Scores& scores) const override {
-    const double beta = options_.recompute_ratio, alpha = std::min(options_.soft_ratio, beta);
+    const double beta = options_.recompute_ratio, alpha = options_.alpha();
     const std::vector<Segment> soft = only(Match::kSoft, segments);
     const std::vector<Segment> others = only(Match::kIndependent, segments);
     const int32_t of_others = recompute_budget(beta, n_loaded_tokens(others));

@@ -146,15 +146,34 @@ std::unique_ptr<Engine> TraceRig::engine(ChunkStore& store) const {
   return std::make_unique<Engine>(model_, *tokenizer_, &store, engine_options_);
 }
 
+// Novel lists are whole ones: those of few passages soon have no order left.
+std::vector<size_t> TraceRig::questions_to_ask(int32_t top_k) const {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < data_.questions.size(); ++i) {
+    if (!o_.is_novel ||
+        documents_->search(data_.questions[i].question, top_k).size() == static_cast<size_t>(top_k))
+      out.push_back(i);
+  }
+  if (o_.note && out.size() < data_.questions.size()) {
+    o_.note(
+        fmt::format("top-{}: {} of {} questions are asked: for the others fewer passages are found",
+                    top_k, out.size(), data_.questions.size()));
+  }
+  return out;
+}
+
 std::vector<TraceRequest> TraceRig::requests(size_t n_requests, int32_t top_k,
                                              size_t& n_shuffled) const {
+  const std::vector<size_t> asked = questions_to_ask(top_k);
+  std::vector<TraceQuestion> questions;
+  questions.reserve(asked.size());
+  for (const size_t i : asked) questions.push_back(data_.questions[i]);
   std::vector<TraceRequest> out;
   std::vector<PassageList> lists;
-  for (const size_t question : draw_stream(data_.questions, n_requests, o_.stream)) {
+  for (const size_t drawn : draw_stream(questions, n_requests, o_.stream)) {
     const Stopwatch watch;
-    const std::vector<SearchHit> hits =
-        documents_->search(data_.questions[question].question, top_k);
-    out.push_back({question, {}, watch.ms()});
+    const std::vector<SearchHit> hits = documents_->search(questions[drawn].question, top_k);
+    out.push_back({asked[drawn], {}, watch.ms()});
     PassageList& list = lists.emplace_back();
     for (const SearchHit& hit : hits) {
       const auto at = std::lower_bound(passage_ids_.begin(), passage_ids_.end(), hit.passage.id);

@@ -72,6 +72,8 @@ class TraceRig {
   const StoredBlobs& warm_blobs();
 
  private:
+  std::vector<size_t> questions_to_ask(int32_t top_k) const;
+
   const TraceOptions& o_;
   TraceData data_;
   std::shared_ptr<const Model> model_;

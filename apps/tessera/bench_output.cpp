@@ -112,10 +112,9 @@ std::string config_table(const std::vector<ConfigFigures>& configs) {
 }
 
 // An interval that holds the paper's mean decides nothing.
-std::string verdict_of(const PairFigures& pair, bool is_decided) {
-  if (!is_decided) return "";
-  if (pair.ratio.low > *pair.paper_mean) return "ok";
-  return pair.ratio.high < *pair.paper_mean ? "missed" : "within the interval";
+std::string verdict_of(const Estimate& ratio, double paper_mean) {
+  if (ratio.low > paper_mean) return "ok";
+  return ratio.high < paper_mean ? "missed" : "within the interval";
 }
 
 std::string pair_table(const RunReport& r) {
@@ -127,7 +126,7 @@ std::string pair_table(const RunReport& r) {
     if (!pair.paper_mean) continue;
     table.add_row({fmt::format("{} / {}", pair.slower.config, pair.sooner.config),
                    ratio_text(pair.ratio), ratio_text(*pair.paper_mean),
-                   verdict_of(pair, is_decided)});
+                   is_decided ? verdict_of(pair.ratio, *pair.paper_mean) : ""});
     has_rows = true;
   }
   if (!has_rows) return "";
@@ -180,17 +179,20 @@ std::string context_text(const RunReport& r) {
   return text.empty() ? "" : "\nadaptive context, means\n" + text;
 }
 
+std::vector<std::string> parts_of(const SourceConfig& c) {
+  std::vector<std::string> parts;
+  if (c.context) parts = parts_of(*c.context);
+  if (c.cacheblend_ratio)
+    parts.insert(parts.begin(), fmt::format("cacheblend / it {}", ratio_text(*c.cacheblend_ratio)));
+  return parts;
+}
+
 std::string source_text(const std::vector<SourceFigures>& sources) {
   std::string text;
   for (const SourceFigures& source : sources) {
     text += fmt::format("\n{}, {}\n", source.name, counted(source.n_requests, "request"));
     for (const SourceConfig& c : source.configs) {
-      std::vector<std::string> parts;
-      if (c.cacheblend_ratio)
-        parts.push_back(fmt::format("cacheblend / it {}", ratio_text(*c.cacheblend_ratio)));
-      if (c.context) {
-        for (std::string& part : parts_of(*c.context)) parts.push_back(std::move(part));
-      }
+      const std::vector<std::string> parts = parts_of(c);
       if (!parts.empty()) text += wrapped(fmt::format("  {}:", c.config), parts);
     }
   }

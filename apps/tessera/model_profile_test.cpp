@@ -253,11 +253,15 @@ TEST_F(ModelProfileTest, WhatCouldNotBeReadBackIsNotWritten) {
   ModelProfile bound = full_profile(), scale = full_profile(), ratio = full_profile(),
                unmet = full_profile(), loss = full_profile(), step = full_profile();
   bound.tuned[kAlphaPart].bound = infinite;
-  scale.adaptive->kl_scale = none;
+  ModelProfile::Adaptive adaptive = full_profile().adaptive.value_or(ModelProfile::Adaptive{});
+  adaptive.kl_scale = none;
+  scale.adaptive = adaptive;
   ratio.ratios["epic"] = none;
   unmet.unmet["epic"] = infinite;
   loss.tuned[kAlphaPart].loss = none;
-  step.adaptive->step = 0;
+  adaptive.kl_scale = 1;
+  adaptive.step = 0;
+  step.adaptive = adaptive;
   for (const ModelProfile& bad : {bound, scale, ratio, unmet, loss, step}) {
     try {
       write_profile(kDigest, bad);

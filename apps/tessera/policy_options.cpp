@@ -15,6 +15,7 @@ namespace {
 template <typename Value>
 void take_names(CLI::Option& option, const std::map<std::string, Value>& values) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const auto& [name, value] : values) names.push_back(name);
   const std::string known = fmt::format("{}", fmt::join(names, "|"));
   option.type_name(known);

@@ -22,18 +22,12 @@ using testing::Not;
 
 class CliAsk : public testing::Test {
  protected:
-  // One file for all tests of the suite.
-  static const TinyModelFile& shared_model() {
-    static const TinyModelFile file(TinySpec{});
-    return file;
-  }
-
   CliAsk() { std::ofstream(file_) << json{words(40, 7), words(40, 8), words(40, 9)}; }
 
   Outcome ask(const std::vector<std::string>& more) {
     std::vector<std::string> args = {"ask",          "which river",
                                      "--passages",   file_.string(),
-                                     "-m",           shared_model().path().string(),
+                                     "-m",           shared_model_file().path().string(),
                                      "--max-tokens", "2"};
     args.insert(args.end(), more.begin(), more.end());
     Outcome out = tessera_.run(args);

@@ -26,12 +26,6 @@ using testing::HasSubstr;
 
 class CliEval : public testing::Test {
  protected:
-  // One file for all tests of the suite.
-  static const TinyModelFile& shared_model() {
-    static const TinyModelFile file(TinySpec{});
-    return file;
-  }
-
   CliEval() {
     write_questions(file_, 3);
     fs::create_directories(data_);
@@ -58,7 +52,7 @@ class CliEval : public testing::Test {
                                     "--file",
                                     file_.string(),
                                     "-m",
-                                    shared_model().path().string(),
+                                    shared_model_file().path().string(),
                                     "--policies",
                                     "reuse,query_aware,epic",
                                     "--anchors",
@@ -127,8 +121,8 @@ TEST_F(CliEval, TableHasALinePerPolicyAndTheBaselineInItsTitle) {
 TEST_F(CliEval, TasksAreReadFromTheDataFolder) {
   const Outcome shown =
       tessera_.run({"eval", "--data", data_.string(), "--limit", "1", "--policies", "reuse",
-                    "--anchors", "bare,preamble", "-m", shared_model().path().string(), "--json",
-                    "--max-tokens", "2", "--passages", "2", "--ratios", "0.1,0.5"});
+                    "--anchors", "bare,preamble", "-m", shared_model_file().path().string(),
+                    "--json", "--max-tokens", "2", "--passages", "2", "--ratios", "0.1,0.5"});
 
   ASSERT_EQ(shown.status, 0) << shown.err;
   const json report = json::parse(shown.out);
@@ -219,7 +213,7 @@ TEST_F(CliEval, InterruptedRunPrintsWhatIsReady) {
 TEST_F(CliEval, SlipsAreSaidWithTheirStatus) {
   const fs::path bad = tessera_.cache() / "bad.jsonl";
   std::ofstream(bad) << "{\"id\": 1}\n";
-  const std::string file = file_.string(), model = shared_model().path().string();
+  const std::string file = file_.string(), model = shared_model_file().path().string();
   fs::create_directories(tessera_.cache() / "other");
   const fs::path twin = tessera_.cache() / "other" / "mine.jsonl";
   fs::copy_file(file_, twin);

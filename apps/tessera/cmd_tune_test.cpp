@@ -29,12 +29,6 @@ using testing::HasSubstr;
 
 class CliAdaCache : public testing::Test {
  protected:
-  // One file for all tests of the suite.
-  static const TinyModelFile& shared_model() {
-    static const TinyModelFile file(TinySpec{});
-    return file;
-  }
-
   CliAdaCache() { write_questions(file_, 4); }
 
   static void write_questions(const fs::path& file, uint32_t n) {
@@ -55,8 +49,8 @@ class CliAdaCache : public testing::Test {
 
   Outcome run(const std::vector<std::string>& command, const std::vector<std::string>& more) {
     std::vector<std::string> all = command;
-    for (const std::string& one :
-         {std::string("--file"), file_.string(), std::string("-m"), shared_model().path().string()})
+    for (const std::string& one : {std::string("--file"), file_.string(), std::string("-m"),
+                                   shared_model_file().path().string()})
       all.push_back(one);
     all.insert(all.end(), more.begin(), more.end());
     return tessera_.run(all);
@@ -108,7 +102,7 @@ TEST_F(CliAdaCache, TuneCountsWithoutRunningAndRefusesWhatHasNoBound) {
 }
 
 TEST_F(CliAdaCache, TuneSaysWrongNamesBeforeWhatIsMissing) {
-  const std::string model = shared_model().path().string(), file = file_.string();
+  const std::string model = shared_model_file().path().string(), file = file_.string();
   const auto error_of = [this](std::vector<std::string> args) {
     args.insert(args.begin(), "tune");
     const Outcome outcome = tessera_.run(args);
@@ -177,7 +171,7 @@ TEST_F(CliAdaCache, TuneWritesAProfileThatAskUsesAndARerunMeasuresNothing) {
   // Any loss is allowed, so that the least is recomputed.
   const std::vector<std::string> ask = {"ask",        "which river",
                                         "--passages", file_.string() + ".p",
-                                        "-m",         shared_model().path().string(),
+                                        "-m",         shared_model_file().path().string(),
                                         "--policy",   "adacache"};
   std::ofstream(file_.string() + ".p") << json{words(40, 7), words(40, 8), words(40, 9)};
   std::vector<std::string> twice = ask;
@@ -200,7 +194,7 @@ TEST_F(CliAdaCache, StoppedTuneNamesThePartAndGoesOn) {
   const fs::path questions = tessera_.cache() / "many.jsonl", rows = out_ / "ratios.jsonl";
   write_questions(questions, 200);
   std::vector<std::string> args = {
-      "tune",     "--file", questions.string(), "-m", shared_model().path().string(),
+      "tune",     "--file", questions.string(), "-m", shared_model_file().path().string(),
       "--max-kl", "100",    "--max-f1-loss",    "1",  "--policies",
       "adacache", "--out",  out_.string()};
   const Running running = tessera_.start(args);
@@ -228,7 +222,7 @@ TEST_F(CliAdaCache, TuneLeavesTheUsersKvAlone) {
   std::ofstream(file_.string() + ".p") << json{words(40, 7), words(40, 8)};
   ASSERT_EQ(tessera_
                 .run({"ask", "which river", "--passages", file_.string() + ".p", "-m",
-                      shared_model().path().string(), "--policy", "adacache"})
+                      shared_model_file().path().string(), "--policy", "adacache"})
                 .status,
             0);
   const std::string before = tessera_.run({"cache", "ls"}).out;
@@ -271,6 +265,22 @@ TEST_F(CliAdaCache, TraceAnswersAStreamUnderEveryConfiguration) {
   EXPECT_EQ(n, 3U * 7U);
   EXPECT_EQ(run({"bench", "trace"}, {"--requests", "5"}).status, 2) << "there are four questions";
   EXPECT_EQ(run({"bench", "trace"}, {"--configs", "nonsense"}).status, 2);
+}
+
+TEST_F(CliAdaCache, NovelTraceLeavesOutQuestionsWithoutAWholeList) {
+  std::ofstream(file_, std::ios::app)
+      << json{{"id", "short"},
+              {"question", "zeppelin"},
+              {"answers", {"none"}},
+              {"passages", {{{"title", ""}, {"text", "a zeppelin"}}}}}
+      << "\n";
+  // Each question comes more than once, so one with a single passage would have no order left.
+  const Outcome result =
+      run({"bench", "trace"}, {"--novel", "--requests", "12", "--top-k", "3", "--configs",
+                               "adacache", "--max-tokens", "2", "--out", out_.string()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("top-3: 4 of 5 questions are asked"));
+  EXPECT_THAT(text_of(out_ / "trace.jsonl"), testing::Not(HasSubstr("\"short\"")));
 }
 
 TEST_F(CliAdaCache, GenerationsStayAtOneApproximation) {

@@ -251,4 +251,9 @@ TinyModelFile::TinyModelFile(const TinySpec& spec)
   write_tiny_gguf(path_, spec);
 }
 
+const TinyModelFile& shared_model_file() {
+  static const TinyModelFile file(TinySpec{});
+  return file;
+}
+
 }  // namespace tessera

@@ -59,4 +59,7 @@ class TinyModelFile {
   std::filesystem::path path_;
 };
 
+// One of the default spec, written once for all tests of a program.
+const TinyModelFile& shared_model_file();
+
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/answer_json.h"
 
 namespace tessera {
 namespace {
@@ -67,34 +68,6 @@ double mean_of_reports(TraceRows rows, double (*value)(const AdaptiveReport&)) {
   return mean_of(rows, [value](const TraceRow& r) { return r.adaptive ? value(*r.adaptive) : 0; });
 }
 
-ordered_json json_of(const SegmentReport& s) {
-  ordered_json out = {
-      {"kind", segment_kind_name(s.kind)}, {"tokens", s.n_tokens},
-      {"match", match_name(s.match)},      {"tier", s.tier.empty() ? "none" : s.tier},
-      {"recomputed", s.recomputed},        {"depth", s.approximation_depth}};
-  if (s.match == Match::kSoft) {
-    out["matched_predecessor"] = s.matched_predecessor;
-    out["matched_sink"] = s.matched_sink;
-  }
-  return out;
-}
-
-ordered_json json_of(const AdaptiveReport& a) {
-  ordered_json rounds = ordered_json::array();
-  for (const Round& r : a.rounds) {
-    rounds.push_back({{"passages", r.n_passages},
-                      {"kl", r.certainty.kl},
-                      {"entropy", r.certainty.entropy},
-                      {"confidence", r.confidence},
-                      {"rows", r.rows},
-                      {"ms", r.ms}});
-  }
-  return {{"is_confident", a.is_confident},
-          {"repeated_rows", a.repeated_rows},
-          {"break_even_rounds", a.break_even_rounds},
-          {"rounds", std::move(rounds)}};
-}
-
 uint32_t greatest_depth(TraceRows rows) {
   uint32_t depth = 0;
   for (const TraceRow& row : rows) {
@@ -120,7 +93,7 @@ double mean_ttft(TraceRows rows) {
 
 ordered_json record_of(const TraceRow& row) {
   ordered_json segments = ordered_json::array();
-  for (const SegmentReport& s : row.segments) segments.push_back(json_of(s));
+  for (const SegmentReport& s : row.segments) segments.emplace_back(to_json(s));
   ordered_json sinks = ordered_json::array();
   for (const ReadSink& s : row.sinks) sinks.push_back({{"chunk", s.chunk}, {"sink", s.sink}});
   return {{"request", row.request},
@@ -145,7 +118,7 @@ ordered_json record_of(const TraceRow& row) {
           {"kl_seen", row.kl_seen},
           {"passages_given", row.n_given},
           {"passages_seen", row.n_seen},
-          {"adaptive", row.adaptive ? json_of(*row.adaptive) : ordered_json()},
+          {"adaptive", row.adaptive ? ordered_json(to_json(*row.adaptive)) : ordered_json()},
           {"segments", std::move(segments)},
           {"sinks", std::move(sinks)},
           {"answer", row.answer}};

@@ -279,9 +279,9 @@ TEST(TraceReport, RowsNameTheKeysThatASoftMatchWasFoundBy) {
       record_of(row_of(1, {soft, chunk_of(Match::kIndependent, 30)}));
 
   ASSERT_EQ(record["segments"].size(), 2);
-  EXPECT_EQ(record["segments"][0]["matched_sink"], "ab12");
-  EXPECT_EQ(record["segments"][0]["matched_predecessor"], "");
-  EXPECT_FALSE(record["segments"][1].contains("matched_sink"));
+  EXPECT_EQ(record["segments"][0]["matched"]["sink"], "ab12");
+  EXPECT_EQ(record["segments"][0]["matched"]["predecessor"], "");
+  EXPECT_FALSE(record["segments"][1].contains("matched"));
 }
 
 }  // namespace

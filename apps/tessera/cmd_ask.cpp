@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text_util.h"
+#include "engine/answer_json.h"
 #include "engine/compare.h"
 #include "tessera/ask_report.h"
 #include "tessera/command.h"

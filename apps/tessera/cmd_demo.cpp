@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "catalog/catalog.h"
+#include "engine/answer_json.h"
 #include "engine/compare.h"
 #include "eval/metrics.h"
 #include "tessera/command.h"

@@ -108,10 +108,4 @@ bool has_scorer(const ModelOptions& options, const StoreSettings& settings);
 // Bytes of KV of one token at rest.
 uint64_t kv_bytes_per_token(const ModelConfig& config);
 
-nlohmann::json to_json(const Account& account);
-nlohmann::json to_json(const Timings& timings);
-nlohmann::json to_json(const AdaptiveReport& report);
-nlohmann::json to_json(const Answer& answer);
-nlohmann::json to_json(const Comparison& comparison);  // without full's answer
-
 }  // namespace tessera

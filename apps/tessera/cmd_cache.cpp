@@ -62,9 +62,9 @@ class DiskCache {
       entry.key = *key;
       entry.file = it->path();
       entry.bytes = it->file_size(gone);
-      if (!gone)
-        entry.age_s = std::chrono::duration<double>(now - it->last_write_time(gone)).count();
+      const fs::file_time_type written = gone ? now : it->last_write_time(gone);
       if (gone) continue;
+      entry.age_s = std::chrono::duration<double>(now - blob_time(written).last_use).count();
       if (const auto known = n_tokens.find(*key); known != n_tokens.end())
         entry.n_tokens = known->second;
       found.push_back(entry);
@@ -215,9 +215,9 @@ std::vector<Listed> listed_chunks() {
 }
 
 // A preamble that was made for an index run tells no more than the chunks that were.
-std::string_view kind_of(const Lineage& lineage) {
+std::string_view kind_name(const Lineage& lineage) {
   if (lineage.approximation_depth > 0) return "variant";
-  return lineage.sources == 0 ? "anchored" : "exact";
+  return is_in_context(lineage) ? "exact" : "anchored";
 }
 
 json or_null(const ChunkKey& key) { return key == ChunkKey{} ? json(nullptr) : json(key.hex()); }
@@ -229,7 +229,7 @@ json to_json(const Listed& l) {
           {"tokens", l.entry.n_tokens ? json(*l.entry.n_tokens) : json(nullptr)},
           {"bytes", l.entry.bytes},
           {"age_s", l.entry.age_s},
-          {"kind", l.lineage ? json(kind_of(*l.lineage)) : json(nullptr)},
+          {"kind", l.lineage ? json(kind_name(*l.lineage)) : json(nullptr)},
           {"depth", l.lineage ? json(l.lineage->approximation_depth) : json(nullptr)},
           {"uses", l.is_recorded ? json(l.record.uses) : json(nullptr)},
           {"chunk", or_null(l.record.chunk)},
@@ -244,7 +244,7 @@ std::vector<std::string> row_of(const Listed& l) {
   };
   const Company& company = l.record.variant.company;
   return {l.entry.key.hex().substr(0, kKeyDigits),
-          l.lineage ? std::string(kind_of(*l.lineage)) : "?",
+          l.lineage ? std::string(kind_name(*l.lineage)) : "?",
           l.entry.n_tokens ? human_count(static_cast<uint64_t>(*l.entry.n_tokens)) : "?",
           human_bytes(l.entry.bytes),
           l.lineage ? fmt::format("{}", l.lineage->approximation_depth) : "?",

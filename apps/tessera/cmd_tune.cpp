@@ -60,7 +60,7 @@ void check_policy(const std::string& name) {
 void check_names(const TuneOptions& o) {
   check_questions(kCommand, o.questions);
   for (const std::string& name : o.policies) check_policy(name);
-  if (o.adaptive_policy != "none") make_policy(o.adaptive_policy, {});
+  if (o.adaptive_policy != kNothing) make_policy(o.adaptive_policy, {});
   if (!o.is_dry && !o.model.model.empty()) resolve_model(o.model.model);
 }
 
@@ -69,6 +69,11 @@ void check_given(const TuneOptions& o) {
     refuse(
         "tune - no bound was given - what may be lost is yours to say - give --max-kl NATS or "
         "--max-f1-loss POINTS, as in 0.02");
+  }
+  if (o.policies.empty() && !o.tunes_adaptive()) {
+    refuse(
+        "tune - neither a ratio nor adaptive context is to be tuned - the latter needs "
+        "--max-f1-loss - name policies, or give that");
   }
   if (o.out.empty() && !o.is_dry)
     refuse("tune - needs --out DIR - it keeps what was measured, to go on after a stop");
@@ -147,7 +152,7 @@ class Tuning {
   const Tuned& run() {
     const bool has_adacache = contains(o_.policies, kAdaCache);
     if (has_adacache) check_lengths();
-    ratio_stage();
+    if (!o_.policies.empty()) ratio_stage();
     if (has_adacache) alpha_stage();
     if (o_.tunes_adaptive()) adaptive_stage();
     return tuned_;
@@ -186,7 +191,8 @@ class Tuning {
   }
 
   size_t n_stages() const {
-    return size_t{1} + (contains(o_.policies, kAdaCache) ? 1 : 0) + (o_.tunes_adaptive() ? 1 : 0);
+    return (o_.policies.empty() ? size_t{0} : size_t{1}) +
+           (contains(o_.policies, kAdaCache) ? 1 : 0) + (o_.tunes_adaptive() ? 1 : 0);
   }
 
   [[noreturn]] void say_cancelled(const Stage& stage) const {
@@ -370,6 +376,7 @@ class Tuning {
 };
 
 void tune(Session& session, TuneOptions o) {
+  if (o.policies == std::vector<std::string>{kNothing}) o.policies.clear();
   // Slips are said before a model loads.
   check_names(o);
   std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
@@ -418,7 +425,7 @@ void add_bound_options(CLI::App& app, TuneOptions& o) {
                  "against all passages; without --max-kl also what a ratio may lose against full "
                  "prefill")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--policies", o.policies, "Policies whose ratio is tuned")
+  app.add_option("--policies", o.policies, "Policies whose ratio is tuned; none: no ratio is")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--adaptive-policy", o.adaptive_policy,

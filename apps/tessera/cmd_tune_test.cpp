@@ -95,6 +95,12 @@ TEST_F(CliAdaCache, TuneCountsWithoutRunningAndRefusesWhatHasNoBound) {
   EXPECT_THAT(shown.out, HasSubstr("4 questions: at most 18 full prefills and 64 with reuse"));
   EXPECT_THAT(shown.out, HasSubstr("32  with reuse  4 questions x (1 + 1 policy x 7 ratios)"));
   EXPECT_THAT(shown.err, HasSubstr("only 4 questions"));
+  const Outcome adaptive = run({"tune"}, {"--dry-run", "--max-f1-loss", "1", "--policies", "none"});
+  EXPECT_THAT(adaptive.out, HasSubstr("adaptive context"));
+  EXPECT_THAT(adaptive.out, testing::Not(HasSubstr("ratios")));
+  const Outcome nothing = run({"tune"}, {"--dry-run", "--max-kl", "1", "--policies", "none"});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("neither a ratio nor adaptive context"));
   const Outcome unbounded = run({"tune"}, {"--out", out_.string()});
   EXPECT_EQ(unbounded.status, 2);
   EXPECT_THAT(unbounded.err, HasSubstr("--max-kl"));

@@ -105,11 +105,14 @@ std::vector<Cost> costs_of(const TuneOptions& o, const std::vector<EvalSet>& set
   const std::string policies =
       n_policies == 1 ? std::string("1 policy") : fmt::format("{} policies", n_policies);
   // The passages' own KV costs about a full prefill of them, in every stage, and is read once.
-  std::vector<Cost> out = {
-      {"ratios", true, 2 * n, fmt::format("{} x 2: the reference, the passages' own KV", all)},
-      {"ratios", false, n * (1 + n_policies * kTuneRatios.size()),
-       fmt::format("{} x (1 + {} x {} ratios): the 1 reads the passages", all, policies,
-                   kTuneRatios.size())}};
+  std::vector<Cost> out;
+  if (n_policies > 0) {
+    out.push_back(
+        {"ratios", true, 2 * n, fmt::format("{} x 2: the reference, the passages' own KV", all)});
+    out.push_back({"ratios", false, n * (1 + n_policies * kTuneRatios.size()),
+                   fmt::format("{} x (1 + {} x {} ratios): the 1 reads the passages", all, policies,
+                               kTuneRatios.size())});
+  }
   if (std::find(o.policies.begin(), o.policies.end(), kAdaCache) != o.policies.end()) {
     out.push_back({"alpha", true, (5 * n_growing + 1) / 2,
                    fmt::format("{} x 2.5: the reference, the KV of the passages and of half as "

@@ -23,12 +23,15 @@ namespace tessera {
 inline constexpr std::array kTuneRatios = {0.02, 0.05, 0.08, 0.12, 0.15, 0.2, 0.3};
 inline constexpr std::array kTuneAlphas = {0.0, 0.02, 0.04, 0.08, 0.12};
 
+// In place of a policy's name: what it would decide is left as it is.
+inline constexpr const char* kNothing = "none";
+
 // What `tune` is asked for.
 struct TuneOptions {
   ModelOptions model;
   QuestionOptions questions = {.split = "tune", .limits = {.n_samples = 40, .n_passages = 6}};
-  std::vector<std::string> policies = {"adacache", std::string(kDefaultPolicy)};
-  std::string adaptive_policy = "adacache";  // "none": it is not tuned
+  std::vector<std::string> policies = {"adacache", std::string(kDefaultPolicy)};  // may be empty
+  std::string adaptive_policy = "adacache";  // kNothing: it is not tuned
   std::optional<double> max_kl, max_f1_loss;
   int32_t max_tokens = 32;
   std::string out;
@@ -37,7 +40,7 @@ struct TuneOptions {
   LossMetric metric() const { return max_kl ? LossMetric::kKl : LossMetric::kF1; }
   double bound() const { return max_kl ? *max_kl : max_f1_loss.value_or(0); }
   // By F1 alone: full prefill over all passages is no truth about fewer of them.
-  bool tunes_adaptive() const { return max_f1_loss && adaptive_policy != "none"; }
+  bool tunes_adaptive() const { return max_f1_loss && adaptive_policy != kNothing; }
   double adaptive_bound() const { return max_f1_loss.value_or(0); }
 };
 

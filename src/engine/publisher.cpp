@@ -80,8 +80,11 @@ bool Publisher::store_blob(const ChunkKey& key, const Computed& computed, size_t
       approximation_depth(computed.plan.segments, computed.found, segment);
   lineage.recompute_ratio =
       static_cast<float>(n_computed(computed.plan, s.range)) / static_cast<float>(s.range.size());
-  for (size_t i = 0; i <= segment; ++i)
-    lineage.sources |= uint32_t{1} << static_cast<uint32_t>(computed.plan.segments[i].match);
+  // What an index run would have made just so has no sources.
+  if (context_of(computed, segment).match != Match::kIndependent) {
+    for (size_t i = 0; i <= segment; ++i)
+      lineage.sources |= uint32_t{1} << static_cast<uint32_t>(computed.plan.segments[i].match);
+  }
   // KV that is nearer to full prefill takes the place of what lies there.
   const ChunkPtr present = store_.find(key, domain_.geometry, ids).chunk;
   if (present != nullptr && present->lineage().approximation_depth <= lineage.approximation_depth)

@@ -46,6 +46,10 @@ struct Lineage {
   bool operator==(const Lineage&) const = default;
 };
 
+// Whether a request left it, behind what stood in its own prompt: it serves where that comes again,
+// at least in part, while an anchored chunk serves anywhere.
+inline bool is_in_context(const Lineage& lineage) { return lineage.sources != 0; }
+
 // What a chunk's KV was computed behind (DESIGN.md section 5).
 enum class AnchorKind { kBare, kPreamble, kLeadin };
 std::string_view anchor_name(AnchorKind kind);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <utility>
@@ -22,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLargePageBytes = size_t(2) << 20;
+constexpr std::chrono::seconds kInContextLag(int64_t{1} << 30);
 
 struct OpenBlob {
   BlobOutcome outcome = BlobOutcome::kMissing;
@@ -165,6 +168,20 @@ bool write_blob(const fs::path& path, const ChunkKey& key, const KvChunk& chunk,
   const std::vector<std::byte> head = chunk_head(key, chunk);
   const std::span<const std::byte> pieces[] = {head, chunk.payload()};
   return write_file_atomic(path, pieces, error);
+}
+
+BlobTime blob_time(fs::file_time_type file_time) {
+  const auto now = fs::file_time_type::clock::now();
+  if (file_time > now - kInContextLag / 2) return {file_time, KvKind::kAnchored};
+  return {file_time + kInContextLag, KvKind::kInContext};
+}
+
+void set_blob_time(const fs::path& path, KvKind kind) {
+  timespec time = {};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  if (kind == KvKind::kInContext) time.tv_sec -= kInContextLag.count();
+  const std::array times = {time, time};  // of access and of change
+  ::utimensat(AT_FDCWD, path.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 
 #include "kv/chunk.h"
 #include "kv/chunk_format.h"
+#include "store/lru_index.h"
 
 namespace tessera {
 
@@ -37,5 +38,15 @@ BlobOutcome verify_blob(const std::filesystem::path& path, const ChunkKey& key);
 // Writes the blob whole or not at all; false and the reason in `error` when the system refuses.
 bool write_blob(const std::filesystem::path& path, const ChunkKey& key, const KvChunk& chunk,
                 std::string& error);
+
+// A blob's file time says when it was last used and, so that a scan of a folder need not open every
+// file, of which kind it is: that of in-context KV lies 2^30 s (34 years) back.
+struct BlobTime {
+  std::filesystem::file_time_type last_use;
+  KvKind kind = KvKind::kAnchored;
+};
+BlobTime blob_time(std::filesystem::file_time_type file_time);
+// Used now. Nothing when the file is gone or the system refuses.
+void set_blob_time(const std::filesystem::path& path, KvKind kind);
 
 }  // namespace tessera

@@ -11,31 +11,46 @@ size_t LruIndex::KeyHash::operator()(const ChunkKey& key) const {
   return hash;
 }
 
-void LruIndex::set(const ChunkKey& key, uint64_t bytes) {
+void LruIndex::set(const ChunkKey& key, uint64_t bytes, KvKind new_kind) {
   erase(key);
-  ages_.push_back(key);
-  entries_[key] = {bytes, std::prev(ages_.end())};
-  bytes_ += bytes;
+  Kind& those = kind(new_kind);
+  those.ages.push_back(key);
+  those.bytes += bytes;
+  entries_[key] = {bytes, new_kind, std::prev(those.ages.end())};
 }
 
 void LruIndex::touch(const ChunkKey& key) {
   const auto it = entries_.find(key);
-  if (it != entries_.end()) ages_.splice(ages_.end(), ages_, it->second.age);
+  if (it == entries_.end()) return;
+  std::list<ChunkKey>& ages = kind(it->second.kind).ages;
+  ages.splice(ages.end(), ages, it->second.age);
 }
 
 bool LruIndex::erase(const ChunkKey& key) {
   const auto it = entries_.find(key);
   if (it == entries_.end()) return false;
-  bytes_ -= it->second.bytes;
-  ages_.erase(it->second.age);
+  Kind& those = kind(it->second.kind);
+  those.bytes -= it->second.bytes;
+  those.ages.erase(it->second.age);
   entries_.erase(it);
   return true;
 }
 
-std::optional<ChunkKey> LruIndex::oldest() const {
-  return ages_.empty() ? std::nullopt : std::optional<ChunkKey>(ages_.front());
+std::optional<ChunkKey> LruIndex::victim() const {
+  constexpr uint64_t kInContextPart = 8;  // one in so many bytes
+  if (entries_.empty()) return std::nullopt;
+  const Kind& in_context = kind(KvKind::kInContext);
+  const Kind& anchored = kind(KvKind::kAnchored);
+  const bool is_over = anchored.ages.empty() ||
+                       (!in_context.ages.empty() && in_context.bytes > bytes() / kInContextPart);
+  return (is_over ? in_context : anchored).ages.front();
 }
 
-std::vector<ChunkKey> LruIndex::keys() const { return {ages_.begin(), ages_.end()}; }
+std::vector<ChunkKey> LruIndex::keys() const {
+  std::vector<ChunkKey> out;
+  out.reserve(size());
+  for (const Kind& those : kinds_) out.insert(out.end(), those.ages.begin(), those.ages.end());
+  return out;
+}
 
 }  // namespace tessera

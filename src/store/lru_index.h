@@ -1,6 +1,12 @@
 #pragma once
-// What a tier holds and in which order it may go: sizes of entries by key, least recently used
-// first. Not thread-safe: a tier guards it with its own mutex.
+// What a tier holds and in which order it may go: sizes of entries by key. Not thread-safe: a tier
+// guards it with its own mutex.
+//
+// The least recently used goes first, of two kinds apart: KV that requests leave behind in their
+// own context (is_in_context) fills at most an eighth of a full tier. Each request brings new such
+// KV, and of a stream of new combinations hardly any serves again, so that one order for all would
+// let it flush the anchored chunks, which serve in every combination and save many more rows.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -12,10 +18,16 @@
 
 namespace tessera {
 
+enum class KvKind { kAnchored, kInContext };
+
+inline KvKind kind_of(const Lineage& lineage) {
+  return is_in_context(lineage) ? KvKind::kInContext : KvKind::kAnchored;
+}
+
 class LruIndex {
  public:
-  // Adds the entry or changes its size, and makes it the most recently used.
-  void set(const ChunkKey& key, uint64_t bytes);
+  // Adds the entry or changes its size and kind, and makes it the most recently used.
+  void set(const ChunkKey& key, uint64_t bytes, KvKind kind);
 
   // Makes the entry the most recently used; nothing when it is not there.
   void touch(const ChunkKey& key);
@@ -24,10 +36,10 @@ class LruIndex {
   bool contains(const ChunkKey& key) const { return entries_.contains(key); }
 
   // The entry to evict first; nothing when empty.
-  std::optional<ChunkKey> oldest() const;
+  std::optional<ChunkKey> victim() const;
 
   std::vector<ChunkKey> keys() const;
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return kinds_[0].bytes + kinds_[1].bytes; }
   size_t size() const { return entries_.size(); }
 
  private:
@@ -37,12 +49,18 @@ class LruIndex {
   };
   struct Entry {
     uint64_t bytes = 0;
+    KvKind kind = KvKind::kAnchored;
     std::list<ChunkKey>::iterator age;
   };
+  struct Kind {
+    std::list<ChunkKey> ages;  // oldest first
+    uint64_t bytes = 0;
+  };
+  Kind& kind(KvKind kind) { return kinds_[static_cast<size_t>(kind)]; }
+  const Kind& kind(KvKind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
-  std::list<ChunkKey> ages_;  // oldest first
+  std::array<Kind, 2> kinds_;  // by KvKind
   std::unordered_map<ChunkKey, Entry, KeyHash> entries_;
-  uint64_t bytes_ = 0;
 };
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "store/store_testing.h"
@@ -187,6 +188,32 @@ TEST_P(TierContract, LimitEvictsTheLeastRecentlyUsedFirst) {
 
   EXPECT_FALSE(tier_->contains(key_number(2)));
   for (const uint32_t n : {1, 3, 4}) EXPECT_TRUE(tier_->contains(key_number(n))) << n;
+}
+
+// Of a stream of requests that each leave KV behind in their own context, anchored chunks survive.
+TEST_P(TierContract, KvOfRequestsTakesAnEighthOfTheLimitAlsoAfterARestart) {
+  const ChunkPtr anchored = make_chunk(1, 4);
+  const uint64_t limit = 16 * bytes_of(anchored);
+  tier_ = make(limit);
+  for (uint32_t n = 0; n < 16; ++n) ASSERT_TRUE(tier_->put(key_number(n), anchored));
+  const ChunkPtr in_context = std::make_shared<const KvChunk>(
+      anchored->geometry(), ids_of(1, 4), Lineage{.recompute_ratio = 0.5F, .sources = 2},
+      std::vector<std::byte>(anchored->payload().begin(), anchored->payload().end()));
+
+  for (uint32_t n = 0; n < 20; ++n) {
+    ASSERT_TRUE(tier_->put(key_number(100 + n), in_context));
+    ASSERT_NE(get_like(*tier_, key_number(100 + n), in_context), nullptr);
+    if (n == 9 && GetParam() == "disk") tier_ = make(limit);
+  }
+
+  const auto n_kept = [this](uint32_t first, uint32_t n) {
+    uint32_t kept = 0;
+    for (uint32_t i = first; i < first + n; ++i) kept += tier_->contains(key_number(i)) ? 1 : 0;
+    return kept;
+  };
+  EXPECT_EQ(n_kept(0, 16), 13U);
+  EXPECT_EQ(n_kept(100, 20), 3U) << "two, and the one that was put last";
+  EXPECT_TRUE(tier_->contains(key_number(119)));
 }
 
 TEST_P(TierContract, ReplacingAtTheLimitEvictsNoOther) {

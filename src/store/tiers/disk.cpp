@@ -34,7 +34,7 @@ constexpr size_t kFanOut = 256;
 constexpr std::string_view kLockName = ".lock";
 
 struct ScannedBlob {
-  fs::file_time_type last_use;
+  BlobTime time;
   uint64_t bytes = 0;
   ChunkKey key;
 };
@@ -51,7 +51,7 @@ void scan_folder(const fs::path& folder, std::vector<ScannedBlob>& found) {
     ScannedBlob blob;
     blob.key = *key;
     blob.bytes = it->file_size(gone);
-    if (!gone) blob.last_use = it->last_write_time(gone);
+    if (!gone) blob.time = blob_time(it->last_write_time(gone));
     if (!gone) found.push_back(blob);
   }
 }
@@ -74,7 +74,7 @@ class DiskTier : public Tier {
     switch (blob.outcome) {
       case BlobOutcome::kFound:
         ++counters_.hits;
-        use(key);
+        use(key, kind_of(blob.chunk->lineage()));
         break;
       case BlobOutcome::kMissing:
         ++counters_.misses;
@@ -248,8 +248,8 @@ class DiskTier : public Tier {
       sweep_temp_files(folder);
       scan_folder(folder, found);
     }
-    std::ranges::sort(found, {}, &ScannedBlob::last_use);
-    for (const ScannedBlob& blob : found) index_.set(blob.key, blob.bytes);
+    std::ranges::sort(found, {}, [](const ScannedBlob& blob) { return blob.time.last_use; });
+    for (const ScannedBlob& blob : found) index_.set(blob.key, blob.bytes, blob.time.kind);
     is_swept_.set();
   }
 
@@ -268,15 +268,17 @@ class DiskTier : public Tier {
     if (!has_scanned_) return;
     struct stat status = {};
     if (::lstat(path_of(key).c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-      index_.set(key, static_cast<uint64_t>(status.st_size));
+      std::error_code gone;
+      const BlobTime time = blob_time(fs::last_write_time(path_of(key), gone));
+      index_.set(key, static_cast<uint64_t>(status.st_size), time.kind);
     } else {
       index_.erase(key);
     }
   }
 
   // The file's time carries the order of use over a restart.
-  void use(const ChunkKey& key) {
-    ::utimensat(AT_FDCWD, path_of(key).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  void use(const ChunkKey& key, KvKind kind) {
+    set_blob_time(path_of(key), kind);
     if (index_.contains(key)) {
       index_.touch(key);
     } else {
@@ -305,7 +307,7 @@ class DiskTier : public Tier {
     if (bytes > limit_bytes_) return false;
     scan_once();
     while (index_.bytes() + reserved_bytes_ + bytes > limit_bytes_) {
-      const std::optional<ChunkKey> victim = index_.contains(replaced) ? replaced : index_.oldest();
+      const std::optional<ChunkKey> victim = index_.contains(replaced) ? replaced : index_.victim();
       if (!victim) return false;
       std::error_code failed;
       remove(*victim, failed);
@@ -337,7 +339,10 @@ class DiskTier : public Tier {
   // Needs no lock.
   bool write(const ChunkKey& key, const KvChunk& chunk, std::string& error) const {
     const fs::path path = path_of(key);
-    return try_make_private_dir(path.parent_path(), error) && write_blob(path, key, chunk, error);
+    if (!try_make_private_dir(path.parent_path(), error) || !write_blob(path, key, chunk, error))
+      return false;
+    if (is_in_context(chunk.lineage())) set_blob_time(path, KvKind::kInContext);
+    return true;
   }
 
   const fs::path dir_;

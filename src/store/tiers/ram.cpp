@@ -41,11 +41,11 @@ class RamTier : public Tier {
     drop(key);
     if (limit_bytes_ != 0 && bytes > limit_bytes_) return false;
     while (limit_bytes_ != 0 && index_.bytes() + bytes > limit_bytes_) {
-      const std::optional<ChunkKey> oldest = index_.oldest();
-      if (!oldest) break;
-      drop(*oldest);
+      const std::optional<ChunkKey> victim = index_.victim();
+      if (!victim) break;
+      drop(*victim);
     }
-    index_.set(key, bytes);
+    index_.set(key, bytes, kind_of(chunk->lineage()));
     chunks_[key] = std::move(chunk);
     return true;
   }

@@ -70,17 +70,20 @@ class Pools {
     if (options.n_articles > 0 && options.n_articles < all_.size()) all_.resize(options.n_articles);
     for (size_t rank = 0; rank < all_.size(); ++rank)
       weights_.push_back(std::pow(static_cast<double>(rank + 1), -options.skew));
-    refill();
+    left_.resize(all_.size());
+    refill_empty();
   }
 
   size_t n_left() const { return n_left_; }
 
-  void refill() {
-    left_ = all_;
-    n_left_ = 0;
-    for (std::vector<size_t>& pool : left_) {
-      shuffle_values(pool, random_);
-      n_left_ += pool.size();
+  // Each article by itself: were one that is asked through left out until all others are, the skew
+  // would come and go.
+  void refill_empty() {
+    for (size_t i = 0; i < left_.size(); ++i) {
+      if (!left_[i].empty()) continue;
+      left_[i] = all_[i];
+      shuffle_values(left_[i], random_);
+      n_left_ += left_[i].size();
     }
   }
 
@@ -185,7 +188,7 @@ std::vector<size_t> draw_stream(std::span<const TraceQuestion> questions, size_t
   std::vector<size_t> out;
   out.reserve(n_requests);
   while (out.size() < n_requests) {
-    if (pools.n_left() == 0) pools.refill();
+    if (out.size() >= options.n_distinct) pools.refill_empty();
     out.push_back(pools.take());
   }
   return out;

@@ -45,7 +45,7 @@ struct StreamOptions {
   double skew = 1.1;      // s of Zipf's law; 0: every article alike
   size_t n_articles = 0;  // the likeliest ones; 0: all
   // The first so many requests ask no question twice: too few questions are an error. Later ones
-  // ask questions again when all were asked.
+  // ask those of an article again when all of them were asked.
   size_t n_distinct = std::numeric_limits<size_t>::max();
 };
 

@@ -85,7 +85,34 @@ TEST(TraceRequests, MoreRequestsThanQuestionsAreRefusedUnlessLaterOnesMayRepeat)
   EXPECT_THROW(draw_stream({}, 1, {.n_distinct = 0}), Error);
   const std::vector<size_t> stream = draw_stream(questions, 8, {.n_distinct = 4});
   EXPECT_EQ(std::set<size_t>(stream.begin(), stream.begin() + 4).size(), 4);
-  EXPECT_EQ(std::set<size_t>(stream.begin() + 4, stream.end()).size(), 4);
+}
+
+TEST(TraceRequests, ArticlesKeepTheirSharesWhereQuestionsComeAgain) {
+  const std::vector<TraceQuestion> questions = questions_of(std::vector<size_t>(10, size_t{4}));
+
+  const std::vector<size_t> stream = draw_stream(questions, 8000, {.seed = 5, .n_distinct = 0});
+
+  const std::vector<size_t> first(stream.begin(), stream.begin() + 2000);
+  const std::vector<size_t> last(stream.end() - 2000, stream.end());
+  // Of ten articles the first gets 1 / sum(r^-1.1) = 0.373 of the requests.
+  for (const auto& part : {first, last}) {
+    const auto most = static_cast<double>(requests_by_article(questions, part).front());
+    EXPECT_NEAR(most / 2000, 0.373, 0.04);
+  }
+}
+
+TEST(TraceRequests, QuestionsComeAgainWhenAllOfTheirArticleWereAsked) {
+  const std::vector<TraceQuestion> questions = questions_of({3, 5});
+
+  std::map<std::string, std::vector<size_t>> asked;
+  for (const size_t q : draw_stream(questions, 100, {.seed = 1, .n_distinct = 0}))
+    asked[questions[q].article].push_back(q);
+
+  for (const auto& [article, own] : asked) {
+    const size_t n = article == "article 0" ? 3 : 5;
+    for (size_t i = 0; i + n <= own.size(); i += n)
+      EXPECT_EQ(std::set<size_t>(&own[i], &own[i] + n).size(), n) << article << " " << i;
+  }
 }
 
 TEST(TraceRequests, NovelListsHoldTheSamePassagesInOrdersThatNeverRepeat) {

@@ -220,8 +220,8 @@ void complete_stream(const Session& session, TraceOptions& t) {
   } else if (t.n_long_requests > t.n_requests) {
     t.stream.n_distinct = t.n_requests;
     session.note(
-        "--long without --novel: behind the real run questions come again when all were asked; the "
-        "share of those is printed");
+        "--long without --novel: behind the real run questions come again when all of their "
+        "article were asked; the share of those is printed");
   }
 }
 
@@ -296,12 +296,12 @@ void add_stream_options(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_flag("--novel", t.is_novel,
                "No two requests have the same passages in the same order; questions come again "
-               "when all were asked, and the store holds a third of the corpus unless a limit is "
-               "given");
+               "when all of their article were asked, and the store holds a third of the corpus "
+               "unless a limit is given");
   app.add_option("--long", t.n_long_requests,
                  "Then so many requests over stand-in blobs, with compute modelled by what a row "
                  "cost in the real run, which is their beginning; behind that, questions come "
-                 "again when all were asked; 0: none")
+                 "again when all of their article were asked; 0: none")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--generations", t.n_generations,
                  "Instead: the same passages so many times, at least 2, in new orders, over a warm "

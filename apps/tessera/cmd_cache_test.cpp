@@ -140,6 +140,7 @@ TEST_F(CacheListing, SaysOfEachChunkHowItWasMade) {
   const json variant = entry(3);
   EXPECT_EQ(variant["kind"], "variant");
   EXPECT_EQ(variant["depth"], 1);
+  EXPECT_LT(variant["age_s"], 3600) << "whatever its file's time says of its kind";
   EXPECT_TRUE(variant["uses"].is_null()) << "nothing is recorded of it";
   EXPECT_FALSE(fs::exists(variants_)) << "looking makes no file";
 }

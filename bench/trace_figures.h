@@ -112,8 +112,8 @@ struct SteadyFigures {
   size_t window = 0;  // requests at each end
   MatchShares first;
   MatchShares last;
-  double found_difference = 0;    // of hits of any kind, either way, points
-  std::optional<double> ceiling;  // points; of long traces alone
+  double found_change = 0;      // hits of any kind, last less first, points
+  std::optional<double> floor;  // of the change; of long traces alone
 };
 
 struct GenerationFigures {

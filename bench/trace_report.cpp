@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 constexpr size_t kTailRequests = 100;     // fewer have no 99th percentile to speak of
 constexpr size_t kSteadyWindow = 200;     // requests at each end
 constexpr size_t kSteadyRequests = 1000;  // fewer may not have come to rest
-constexpr double kSteadyPoints = 2;       // the ends may differ by
+constexpr double kSteadyPoints = 2;       // of hits, that the end may have less
 
 double mean(std::span<const double> values) {
   if (values.empty()) return 0;
@@ -210,9 +210,9 @@ std::vector<SteadyFigures> steady_figures(const TraceTable& table) {
     const TraceRows first = rows.first(s.window), last = rows.last(s.window);
     s.first = match_shares(first);
     s.last = match_shares(last);
-    s.found_difference =
-        100 * std::abs(share_of_match(last, Match::kMiss) - share_of_match(first, Match::kMiss));
-    if (rows.size() >= kSteadyRequests) s.ceiling = kSteadyPoints;
+    s.found_change =
+        100 * (share_of_match(first, Match::kMiss) - share_of_match(last, Match::kMiss));
+    if (rows.size() >= kSteadyRequests) s.floor = -kSteadyPoints;
   }
   return out;
 }

@@ -76,7 +76,7 @@ std::vector<ConfigFigures> config_figures(const TraceTable& table, const Resampl
 // Nothing of requests without adaptive context.
 std::optional<ContextFigures> context_figures(TraceRows rows);
 
-// Hit shares of the first requests and of the last, but for full prefill; a ceiling for long traces
+// Hit shares of the first requests and of the last, but for full prefill; a floor for long traces
 // alone.
 std::vector<SteadyFigures> steady_figures(const TraceTable& table);
 

@@ -183,8 +183,8 @@ TEST(TraceReport, SeveralFilesAreAlsoReportedOneByOne) {
   EXPECT_EQ(sources[1].n_requests, 3);
 }
 
-TEST(TraceReport, OnlyLongTracesHaveACeilingForTheirSteadyState) {
-  EXPECT_FALSE(steady_figures(table_of(400)).front().ceiling.has_value());
+TEST(TraceReport, OnlyLongTracesHaveAFloorForTheirSteadyState) {
+  EXPECT_FALSE(steady_figures(table_of(400)).front().floor.has_value());
   TraceTable table = table_of(1000);
   for (size_t i = 800; i < 1000; ++i) table.rows[1][i].segments = {chunk_of(Match::kMiss, 40)};
 
@@ -192,9 +192,9 @@ TEST(TraceReport, OnlyLongTracesHaveACeilingForTheirSteadyState) {
 
   ASSERT_EQ(steady.size(), 2);  // full prefill finds nothing
   EXPECT_EQ(steady.front().window, 200);
-  EXPECT_EQ(steady.front().ceiling, 2);
-  EXPECT_DOUBLE_EQ(steady.front().found_difference, 75);
-  EXPECT_DOUBLE_EQ(steady.back().found_difference, 0);
+  EXPECT_EQ(steady.front().floor, -2);
+  EXPECT_DOUBLE_EQ(steady.front().found_change, -75);
+  EXPECT_DOUBLE_EQ(steady.back().found_change, 0);
 }
 
 TEST(TraceReport, AModelledTraceIsHeldAgainstTheRequestsThatWereRealToo) {

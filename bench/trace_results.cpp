@@ -142,8 +142,8 @@ void add_steady(const std::vector<SteadyFigures>& steady, ResultList& results) {
   for (const SteadyFigures& s : steady) {
     add_matches(s.first, fmt::format("{} first {} requests", s.config, s.window), results);
     add_matches(s.last, fmt::format("{} last {} requests", s.config, s.window), results);
-    results.add(s.config + " found, the last requests against the first, difference either way",
-                s.found_difference, "points", s.ceiling, true);
+    results.add(s.config + " found, the last requests less the first", s.found_change, "points",
+                s.floor);
   }
 }
 

@@ -231,8 +231,8 @@ std::string steady_table(const std::vector<SteadyFigures>& steady) {
   std::vector<Table::Column> columns = {
       {fmt::format("first, last {} requests", steady.front().window)}};
   add_match_columns(columns);
-  columns.push_back({"hits differ by", kRight});
-  columns.push_back({"at most", kRight});
+  columns.push_back({"hits change by", kRight});
+  columns.push_back({"at least", kRight});
   columns.push_back({""});
   Table table(std::move(columns));
   for (const SteadyFigures& s : steady) {
@@ -240,10 +240,10 @@ std::string steady_table(const std::vector<SteadyFigures>& steady) {
     for (size_t i = 0; i < s.first.size(); ++i)
       cells.push_back(
           fmt::format("{:.1f}%, {:.1f}%", 100 * s.first[i].share, 100 * s.last[i].share));
-    cells.push_back(fmt::format("{:.1f} points", s.found_difference));
-    if (s.ceiling) {
-      cells.push_back(fmt::format("{:.0f}", *s.ceiling));
-      cells.emplace_back(s.found_difference <= *s.ceiling ? "ok" : "missed");
+    cells.push_back(fmt::format("{:+.1f} points", s.found_change));
+    if (s.floor) {
+      cells.push_back(fmt::format("{:.0f}", *s.floor));
+      cells.emplace_back(s.found_change >= *s.floor ? "ok" : "missed");
     }
     table.add_row(std::move(cells));
   }

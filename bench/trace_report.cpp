@@ -76,6 +76,16 @@ uint32_t greatest_depth(TraceRows rows) {
   return depth;
 }
 
+std::vector<GenerationFigures> generation_figures(TraceRows rows, size_t n_lists) {
+  std::vector<GenerationFigures> out;
+  for (size_t begin = 0; begin + n_lists <= rows.size(); begin += n_lists) {
+    const TraceRows own = rows.subspan(begin, n_lists);
+    out.push_back({mean_of(own, [](const TraceRow& r) { return r.kl_seen; }),
+                   share_of_match(own, Match::kSoft), greatest_depth(own)});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<double> values_of(TraceRows rows, const RowValue& value) {
@@ -223,18 +233,13 @@ std::vector<LineageFigures> lineage_figures(const TraceTable& table, size_t n_li
   std::vector<LineageFigures> out;
   for (size_t i = 0; i < table.configs.size(); ++i) {
     if (table.configs[i] == "full") continue;
-    const TraceRows rows = table.rows[i];
     LineageFigures& c = out.emplace_back();
     c.config = table.configs[i];
-    for (size_t begin = 0; begin + n_lists <= rows.size(); begin += n_lists) {
-      const TraceRows own = rows.subspan(begin, n_lists);
-      c.generations.push_back({mean_of(own, [](const TraceRow& r) { return r.kl_seen; }),
-                               share_of_match(own, Match::kSoft), greatest_depth(own)});
-    }
+    c.generations = generation_figures(table.rows[i], n_lists);
     // Growth from nothing has no factor.
     if (c.generations.size() > 1 && c.generations.front().kl > 0)
       c.kl_growth = c.generations.back().kl / c.generations.front().kl;
-    c.depth = greatest_depth(rows);
+    c.depth = greatest_depth(table.rows[i]);
     c.is_bounded = bounded.contains(c.config);
   }
   return out;

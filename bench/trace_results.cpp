@@ -228,7 +228,8 @@ void add_range(const TopKReport& report, std::optional<double> TopKRatios::*valu
   const std::optional<double> first = fewest.*value, last = most.*value;
   if (!first || !last) return;
   for (const TopKRatios& r : report.ratios) {
-    if (r.*value) results.add(fmt::format("{}, top-{}", name, r.top_k), *(r.*value), "x");
+    const std::optional<double> ratio = r.*value;
+    if (ratio) results.add(fmt::format("{}, top-{}", name, r.top_k), *ratio, "x");
   }
   results.add(name + ", the paper's at top-2", paper.top_2, "x");
   results.add(name + ", the paper's at top-8", paper.top_8, "x");

@@ -157,7 +157,8 @@ Estimate ratio_of_means(TraceRows slower, TraceRows sooner, const Resamples& res
     ratios[i] = a / b;
   }
   std::sort(ratios.begin(), ratios.end());
-  return {mean_ttft(slower) / mean_ttft(sooner), quantile(ratios, 0.025), quantile(ratios, 0.975)};
+  return {mean_ttft(slower) / mean_ttft(sooner), quantile(ratios, 0.025), quantile(ratios, 0.975),
+          slower.size()};
 }
 
 std::optional<ContextFigures> context_figures(TraceRows rows) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -12,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/utf8.h"
-#include "eval/sample.h"
+#include "eval/passage_search.h"
+#include "eval/sample_lines.h"
 
 namespace tessera {
 namespace {
@@ -22,40 +21,21 @@ using nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidRequest, what); }
 
-// Calls `take` with each line that is not blank, and its number.
-void for_each_line(std::string_view text,
-                   const std::function<void(std::string_view, size_t)>& take) {
-  for (size_t number = 1; !text.empty(); ++number) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (!is_blank(line)) take(line, number);
-  }
-}
-
 std::string string_member(const json& object, const char* name) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  const json& value = member(object, name);
+  return value.is_string() ? value.get<std::string>() : "";
 }
 
 std::string article_of(const json& row, const Sample& sample) {
-  const auto meta = row.find("meta");
-  std::string article = meta == row.end() ? "" : string_member(*meta, "article");
+  std::string article = string_member(member(row, "meta"), "article");
   if (!article.empty()) return article;
   article = sample.passages.front().title;
   for (const json& passage : row.at("passages")) {
-    const auto flag = passage.find("supporting");
-    if (flag == passage.end() || *flag != true) continue;
+    if (member(passage, "supporting") != true) continue;
     article = string_member(passage, "title");
     break;
   }
   return article.empty() ? sample.id : article;
-}
-
-void drop_repeats(std::vector<PassageText>& passages) {
-  std::set<std::pair<std::string, std::string>> seen;
-  std::erase_if(passages,
-                [&](const PassageText& p) { return !seen.emplace(p.title, p.text).second; });
 }
 
 // Articles by rank, each with the questions that were not asked yet.
@@ -146,32 +126,24 @@ void add_questions(std::string_view text, std::string_view origin, TraceData& da
   for (const TraceQuestion& q : data.questions) asked.insert(q.question);
   size_t next = 0;
   // Read once more for what a Sample does not hold; parse_qa has refused what is out of form.
-  for_each_line(text, [&](std::string_view line, size_t) {
+  for_each_line(text, origin, [&](std::string_view line, const Place& at) {
     const Sample& sample = samples[next++];
     data.passages.insert(data.passages.end(), sample.passages.begin(), sample.passages.end());
     if (!asked.insert(sample.question).second) {
       ++data.n_dropped;
-      return;
+      return true;
     }
-    const json row = json::parse(line.begin(), line.end());
+    const json row = parse_line(line, at);
     data.questions.push_back(
         {sample.id, sample.question, article_of(row, sample), sample.answers, std::string(origin)});
+    return true;
   });
   drop_repeats(data.passages);
 }
 
 void add_passages(std::string_view text, std::string_view origin, TraceData& data) {
-  for_each_line(text, [&](std::string_view line, size_t number) {
-    const json row = json::parse(line.begin(), line.end(), nullptr, false);
-    PassageText passage = {string_member(row, "title"), string_member(row, "text")};
-    if (is_blank(passage.text)) {
-      refuse(
-          fmt::format("{} line {} - holds no passage - write one {{\"title\": ..., \"text\": ...}} "
-                      "a line",
-                      origin, number));
-    }
+  for (PassageText& passage : parse_passages(text, origin))
     data.passages.push_back(std::move(passage));
-  });
   drop_repeats(data.passages);
 }
 

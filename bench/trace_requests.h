@@ -36,8 +36,7 @@ struct TraceData {
 // retrieve the same prompt. Throws as parse_qa does.
 void add_questions(std::string_view text, std::string_view origin, TraceData& data);
 
-// Adds passages alone: one {"title", "text"} a line. Throws Error(kInvalidRequest) with the number
-// of the line.
+// Adds passages alone. Throws as parse_passages does.
 void add_passages(std::string_view text, std::string_view origin, TraceData& data);
 
 struct StreamOptions {

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/utf8.h"
+#include "eval/sample_lines.h"
 #include "kv/chunk_format.h"
 
 namespace tessera {
@@ -17,34 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& file) {
-  const std::optional<std::vector<std::byte>> bytes = read_file(file);
-  if (!bytes) {
-    throw Error(ErrorCode::kNotFound, fmt::format("cannot read {} - there is no such file, it is a "
-                                                  "folder, or it may not be read - name a "
-                                                  "JSONL file",
-                                                  file.string()));
-  }
-  std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  if (text.starts_with("\x1f\x8b")) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("{} is compressed - only plain text is read - unpack it with gunzip",
-                            file.string()));
-  }
-  return text;
-}
-
 TraceData read_data(const TraceOptions& o) {
   TraceData data;
-  for (const fs::path& file : o.question_files) add_questions(text_of(file), file.string(), data);
-  if (o.corpus_file.empty()) return data;
-  const std::string corpus = text_of(o.corpus_file);
-  if (is_blank(corpus)) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("{} - holds no passage - name another --corpus, or none",
-                            o.corpus_file.string()));
-  }
-  add_passages(corpus, o.corpus_file.string(), data);
+  for (const fs::path& file : o.question_files) add_questions(read_text(file), file.string(), data);
+  if (!o.corpus_file.empty()) add_passages(read_text(o.corpus_file), o.corpus_file.string(), data);
   return data;
 }
 
@@ -133,11 +108,8 @@ TraceRig::TraceRig(const TraceOptions& options)
   engine_options_.model_digest = o_.model_digest;
   plain_ = std::make_unique<Engine>(model_, *tokenizer_, nullptr, engine_options_);
 
-  std::vector<Passage> passages;
-  passages.reserve(data_.passages.size());
-  for (const PassageText& p : data_.passages) passages.push_back({p.title, p.text, 0, 0});
-  documents_ = std::make_unique<DocumentStore>(o_.work_dir / "documents.db");
-  passage_ids_ = documents_->add_document({"trace", "", 0}, passages);
+  search_ = std::make_unique<PassageSearch>(o_.work_dir / "documents.db");
+  search_->index(data_.passages);
   if (o_.note && data_.n_dropped > 0)
     o_.note(fmt::format("{} questions are left out: others have the same text", data_.n_dropped));
 }
@@ -151,7 +123,7 @@ std::vector<size_t> TraceRig::questions_to_ask(int32_t top_k) const {
   std::vector<size_t> out;
   for (size_t i = 0; i < data_.questions.size(); ++i) {
     if (!o_.is_novel ||
-        documents_->search(data_.questions[i].question, top_k).size() == static_cast<size_t>(top_k))
+        search_->best(data_.questions[i].question, top_k).size() == static_cast<size_t>(top_k))
       out.push_back(i);
   }
   if (o_.note && out.size() < data_.questions.size()) {
@@ -172,13 +144,8 @@ std::vector<TraceRequest> TraceRig::requests(size_t n_requests, int32_t top_k,
   std::vector<PassageList> lists;
   for (const size_t drawn : draw_stream(questions, n_requests, o_.stream)) {
     const Stopwatch watch;
-    const std::vector<SearchHit> hits = documents_->search(questions[drawn].question, top_k);
+    lists.push_back(search_->best(questions[drawn].question, top_k));
     out.push_back({asked[drawn], {}, watch.ms()});
-    PassageList& list = lists.emplace_back();
-    for (const SearchHit& hit : hits) {
-      const auto at = std::lower_bound(passage_ids_.begin(), passage_ids_.end(), hit.passage.id);
-      list.push_back(static_cast<size_t>(at - passage_ids_.begin()));
-    }
   }
   n_shuffled = o_.is_novel ? make_novel(lists, o_.stream.seed) : 0;
   for (size_t i = 0; i < out.size(); ++i) out[i].passages = std::move(lists[i]);

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "bench/trace.h"
 #include "engine/engine.h"
-#include "retrieval/document_store.h"
+#include "eval/passage_search.h"
 #include "store/chunk_store.h"
 
 namespace tessera {
@@ -80,8 +80,7 @@ class TraceRig {
   std::unique_ptr<Tokenizer> tokenizer_;
   EngineOptions engine_options_;
   std::unique_ptr<Engine> plain_;
-  std::unique_ptr<DocumentStore> documents_;
-  std::vector<int64_t> passage_ids_;  // in the index, of each passage: ascending
+  std::unique_ptr<PassageSearch> search_;
   std::vector<std::vector<int32_t>> chunk_ids_;
   StoredBlobs warm_;
 };

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "eval/metrics.h"
 #include "eval/runner.h"
 #include "support/engine_rig.h"
 
@@ -111,6 +112,46 @@ TEST_F(EvalRun, FullIsNoDistanceFromItselfAndPoliciesAreTheirs) {
     EXPECT_GT(measurement.ttft_ms, 0);
     EXPECT_GT(measurement.full_ttft_ms, 0);
   }
+}
+
+TEST_F(EvalRun, RowsKnowWhatFullPrefillSaid) {
+  for (const auto& [row, measurement] : run().rows()) {
+    EXPECT_EQ(measurement.full_gold_nll == measurement.gold_nll, row.policy == kFullPolicy)
+        << row.policy;
+    EXPECT_TRUE(measurement.full_gold_nll.has_value()) << row.policy;
+    EXPECT_TRUE(measurement.full_f1.has_value()) << row.policy;
+    EXPECT_FALSE(measurement.rouge_l || measurement.accuracy) << row.policy;
+  }
+}
+
+TEST_F(EvalRun, SummariesAreScoredByTheirWords) {
+  for (Sample& asked : plan_.sets.front().samples) asked.scoring = Scoring::kSummary;
+
+  for (const auto& [row, measurement] : run().rows()) {
+    const std::vector<std::string> references = {"the river", "a city"};
+    EXPECT_EQ(measurement.rouge_l, rouge_l(measurement.answer, references)) << row.policy;
+    EXPECT_FALSE(measurement.accuracy) << row.policy;
+  }
+}
+
+// Whatever the model holds for likeliest, it is one of the options: over all of them as the right
+// one, each row is right once.
+TEST_F(EvalRun, ChoiceIsTheLikeliestOfTheLetters) {
+  plan_.sets.front().samples.pop_back();
+  Sample& asked = plan_.sets.front().samples.front();
+  asked.question = "which\nA. river\nB. city\nC. people";
+  asked.scoring = Scoring::kChoice;
+  asked.n_choices = 3;
+  std::map<RowKey, double> n_right;
+  for (size_t right = 0; right < asked.n_choices; ++right) {
+    asked.answers = {choice_letter(right)};
+    for (const auto& [row, measurement] : run().rows()) {
+      n_right[row] += measurement.accuracy.value_or(-1);
+      EXPECT_FALSE(measurement.rouge_l) << row.policy;
+    }
+  }
+  EXPECT_EQ(n_right.size(), planned_rows(plan_).size());
+  for (const auto& [row, n] : n_right) EXPECT_EQ(n, 1) << row.policy;
 }
 
 // The time of full prefill is the proof: no two measurements give the same one.

@@ -86,18 +86,24 @@ void check(const EvalOptions& o) {
 
 // What rows of one file must agree in. Questions, policies, ratios and anchors are no part of it: a
 // later run may add some. Nor is the scorer, which only some policies read: their rows name it.
-json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings& settings) {
+json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings& settings,
+               const std::string& corpus_digest) {
   const BuildInfo build = build_info();
-  return {{"version", build.version},
-          {"commit", build.commit},
-          {"model_digest", domain.model_digest},
-          {"weight_types", domain.weight_types},
-          {"scorer_kv", o.model.scorer_kv},
-          {"leadin_tokens", settings.leadin_tokens},
-          {"max_tokens", o.max_tokens},
-          {"passages", o.questions.limits.n_passages},
-          {"seed", o.report.seed},
-          {"policy_options", policy_options_json(o.policy_options)}};
+  json out = {{"version", build.version},
+              {"commit", build.commit},
+              {"model_digest", domain.model_digest},
+              {"weight_types", domain.weight_types},
+              {"scorer_kv", o.model.scorer_kv},
+              {"leadin_tokens", settings.leadin_tokens},
+              {"max_tokens", o.max_tokens},
+              {"passages", o.questions.limits.n_passages},
+              {"seed", o.report.seed},
+              {"policy_options", policy_options_json(o.policy_options)}};
+  if (o.questions.n_retrieved > 0) {
+    out["retrieve"] = o.questions.n_retrieved;
+    out["corpus_digest"] = corpus_digest;
+  }
+  return out;
 }
 
 json session_of(const EvalOptions& o, const std::string& model, Workspace& workspace) {
@@ -117,6 +123,8 @@ json session_of(const EvalOptions& o, const std::string& model, Workspace& works
           {"tasks", o.questions.tasks},
           {"split", o.questions.split},
           {"files", o.questions.files},
+          {"longbench", o.questions.longbench},
+          {"corpus", o.questions.corpus},
           {"limit", o.questions.limits.n_samples},
           {"policies", o.policies},
           {"ratios", o.ratios},
@@ -150,30 +158,46 @@ EvalPlan plan_of(const EvalOptions& o, std::vector<EvalSet> sets, const json& co
   return plan;
 }
 
-std::string cell(const Estimate& e, int decimals) {
-  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", e.value, decimals, e.low, decimals, e.high,
-                     decimals);
+// Empty without a value; says how many questions it is over where those are not all of the line.
+std::string cell(const Estimate& e, int decimals, size_t n_of_line) {
+  if (e.n == 0) return "";
+  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]{}", e.value, decimals, e.low, decimals, e.high,
+                     decimals, e.n == n_of_line ? "" : fmt::format(" n {}", e.n));
+}
+
+// Places of the metrics that the table shows: those that some line has a value of.
+std::vector<size_t> shown_metrics(const Group& group) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < metrics().size(); ++i) {
+    const auto has_value = [i](const PolicyLine& line) { return line.metrics[i].n > 0; };
+    if (metrics()[i].is_in_table && std::ranges::any_of(group.lines, has_value)) out.push_back(i);
+  }
+  return out;
+}
+
+// The difference in KL to the baseline.
+std::string difference_cell(const PolicyLine& line) {
+  for (size_t i = 0; i < line.differences.size(); ++i) {
+    const Metric& metric = metrics()[i];
+    if (metric.name == "kl") return cell(line.differences[i], metric.decimals, line.n_paired);
+  }
+  return "";
 }
 
 void print_group(const Session& session, const Group& group, const std::string& baseline) {
+  const std::vector<size_t> shown = shown_metrics(group);
   std::vector<Table::Column> columns = {
       {"policy"}, {"ratio", Table::Align::kRight}, {"n", Table::Align::kRight}};
-  for (const Metric& metric : metrics()) {
-    if (metric.is_in_table) columns.push_back({std::string(metric.title), Table::Align::kRight});
-  }
+  for (const size_t i : shown)
+    columns.push_back({std::string(metrics()[i].title), Table::Align::kRight});
   columns.push_back({"KL - " + baseline, Table::Align::kRight});
   Table table(columns);
   for (const PolicyLine& line : group.lines) {
     std::vector<std::string> cells = {line.policy, fmt::format("{:.4g}", line.ratio),
                                       fmt::format("{}", line.n)};
-    std::string difference;
-    for (size_t i = 0; i < metrics().size(); ++i) {
-      const Metric& metric = metrics()[i];
-      if (metric.is_in_table) cells.push_back(cell(line.metrics[i], metric.decimals));
-      if (metric.name == "kl" && !line.differences.empty())
-        difference = cell(line.differences[i], metric.decimals);
-    }
-    cells.push_back(std::move(difference));
+    for (const size_t i : shown)
+      cells.push_back(cell(line.metrics[i], metrics()[i].decimals, line.n));
+    cells.push_back(difference_cell(line));
     table.add_row(std::move(cells));
   }
   session.print(fmt::format("\n{}, anchor {}\n{}", group.task, group.anchor, table.text()));
@@ -213,14 +237,12 @@ void print_report(const Session& session, const EvalOptions& o, const std::set<R
 void eval(Session& session, EvalOptions o) {
   o.policies = policy_names(session, o);
   check(o);
-  if (o.questions.tasks.empty() && !o.questions.data.empty()) {
-    for (const Task& task : tasks()) o.questions.tasks.emplace_back(task.name);
-  }
+  o.questions.tasks = task_names(o.questions);
   for (std::vector<std::string>* names :
-       {&o.questions.tasks, &o.questions.files, &o.policies, &o.anchors})
+       {&o.questions.tasks, &o.questions.files, &o.questions.longbench, &o.policies, &o.anchors})
     drop_repeats(*names);
   drop_repeats(o.ratios);
-  std::vector<EvalSet> sets = read_sets("eval", o.questions);
+  Questions questions = read_questions("eval", o.questions);
   if (o.report.baseline == kFullPolicy || !contains(o.policies, o.report.baseline)) {
     session.note(
         fmt::format("no differences are shown: the baseline {} is not among the reuse "
@@ -235,9 +257,9 @@ void eval(Session& session, EvalOptions o) {
   });
   Workspace workspace(o.model, settings, needs_scorer);
   const std::string model = o.model.model.empty() ? settings.model : o.model.model;
-  const json config = config_of(o, workspace.engine().domain(), settings);
+  const json config = config_of(o, workspace.engine().domain(), settings, questions.corpus_digest);
   const json info = session_of(o, model, workspace);
-  const EvalPlan plan = plan_of(o, std::move(sets), config, info);
+  const EvalPlan plan = plan_of(o, std::move(questions.sets), config, info);
   const std::set<RowKey> planned = planned_rows(plan);
   RunLog log = o.out.empty() ? RunLog() : RunLog(o.out, {config, info});
 
@@ -264,17 +286,21 @@ void eval(Session& session, EvalOptions o) {
 }
 
 void add_question_options(CLI::App& app, EvalOptions& o) {
-  app.add_option("--data", o.questions.data, "Folder with the files of the tasks");
+  app.add_option("--data", o.questions.data,
+                 "Folder with the files of the tasks, or with the folders that they are in");
   app.add_option("--tasks", o.questions.tasks, task_help())->delimiter(',');
-  app.add_option("--split", o.questions.split, "Which file of each task: STEM.SPLIT.jsonl")
-      ->capture_default_str();
+  app.add_option("--split", o.questions.split, "Which file of each task")->capture_default_str();
   app.add_option("--file", o.questions.files,
                  "JSONL file of questions, a task of its own; may be repeated");
+  app.add_option("--longbench", o.questions.longbench,
+                 "JSONL file of LongBench's form, a task with the name of its data set; may be "
+                 "repeated");
   app.add_option("--limit", o.questions.limits.n_samples, "First questions of each task; 0: all")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--passages", o.questions.limits.n_passages,
                  "Most passages of a question, supporting ones first; 0: all")
       ->check(CLI::NonNegativeNumber);
+  o.questions.add_retrieval_to(app);
 }
 
 void add_choice_options(CLI::App& app, EvalOptions& o) {

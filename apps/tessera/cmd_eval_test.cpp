@@ -47,6 +47,30 @@ class CliEval : public testing::Test {
     }
   }
 
+  // Questions without passages, and passages that share words with them.
+  void write_choices() const {
+    std::ofstream choices(data_ / "mmlu.dev.jsonl"), corpus(corpus_);
+    for (uint32_t i = 0; i < 2; ++i) {
+      choices << json{{"id", "c" + std::to_string(i)},
+                      {"question", "which river is in the city"},
+                      {"choices", {"the first", "one of the two", "three"}},
+                      {"answer", i}}
+              << "\n";
+    }
+    for (uint32_t i = 0; i < 4; ++i)
+      corpus << json{{"title", "river"}, {"text", words(20, 100 + i)}} << "\n";
+  }
+  std::vector<std::string> choice_args(const std::vector<std::string>& more) const {
+    std::vector<std::string> out = {
+        "eval",       "--data",     data_.string(),
+        "--tasks",    "mmlu",       "--policies",
+        "reuse,epic", "--baseline", "reuse",
+        "--anchors",  "bare",       "--max-tokens",
+        "2",          "-m",         shared_model_file().path().string()};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+
   std::vector<std::string> args(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> out = {"eval",
                                     "--file",
@@ -83,6 +107,7 @@ class CliEval : public testing::Test {
   const fs::path file_ = tessera_.cache() / "mine.jsonl";
   const fs::path data_ = tessera_.cache() / "qa";
   const fs::path out_ = tessera_.cache() / "run.jsonl";
+  const fs::path corpus_ = tessera_.cache() / "corpus.jsonl";
 };
 
 TEST_F(CliEval, JsonHasEveryPolicyOverEveryQuestion) {
@@ -132,6 +157,57 @@ TEST_F(CliEval, TasksAreReadFromTheDataFolder) {
   EXPECT_THAT(names, testing::ElementsAre("hotpotqa bare", "hotpotqa preamble", "squad bare",
                                           "squad preamble"));
   EXPECT_EQ(report["rows"], 2 * (1 + 2 * 2));
+}
+
+TEST_F(CliEval, DataMayHoldTheFoldersOfTheTasks) {
+  const Outcome shown =
+      tessera_.run({"eval", "--data", tessera_.cache().string(), "--tasks", "squad", "--limit", "1",
+                    "--policies", "reuse", "--anchors", "bare", "-m",
+                    shared_model_file().path().string(), "--max-tokens", "2", "--json"});
+
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_EQ(json::parse(shown.out)["groups"][0]["task"], "squad");
+}
+
+TEST_F(CliEval, ChoicesAreAskedOverRetrievedPassages) {
+  write_choices();
+  const Outcome shown = tessera_.run(
+      choice_args({"--retrieve", "3", "--corpus", corpus_.string(), "--out", out_.string()}));
+  const Outcome again = tessera_.run(choice_args(
+      {"--retrieve", "3", "--corpus", corpus_.string(), "--out", out_.string(), "--json"}));
+  const Outcome other = tessera_.run(
+      choice_args({"--retrieve", "2", "--corpus", corpus_.string(), "--out", out_.string()}));
+
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, testing::AllOf(HasSubstr("accuracy"), testing::Not(HasSubstr("F1")),
+                                        testing::Not(HasSubstr("ROUGE"))));
+  const json report = json::parse(again.out);
+  EXPECT_EQ(report["config"]["retrieve"], 3);
+  EXPECT_EQ(report["config"]["corpus_digest"].get<std::string>().size(), 64U);
+  const json& metrics = report["groups"][0]["policies"][1]["metrics"];
+  EXPECT_EQ(metrics["accuracy"]["n"], 2);
+  EXPECT_FALSE(metrics.contains("f1"));
+  EXPECT_TRUE(metrics.contains("gold_nll_gap"));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("retrieve (3 there, 2 now)"));
+}
+
+TEST_F(CliEval, LongBenchFileIsATaskOfItsDataSet) {
+  const fs::path file = tessera_.cache() / "any.jsonl";
+  std::ofstream(file) << json{{"input", "which river is in the city"},
+                              {"context",
+                               "Passage 1:\n" + words(20, 1) + "\nPassage 2:\n" + words(20, 2)},
+                              {"answers", {"the river"}},
+                              {"dataset", "samsum"},
+                              {"all_classes", nullptr},
+                              {"_id", "x"}}
+                      << "\n";
+  const Outcome shown =
+      tessera_.run({"eval", "--longbench", file.string(), "--policies", "reuse", "--anchors",
+                    "bare", "-m", shared_model_file().path().string(), "--max-tokens", "2"});
+
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, testing::AllOf(HasSubstr("samsum, anchor bare"), HasSubstr("ROUGE-L")));
 }
 
 TEST_F(CliEval, FinishedRowsAreNotMeasuredAgain) {
@@ -214,6 +290,7 @@ TEST_F(CliEval, SlipsAreSaidWithTheirStatus) {
   const fs::path bad = tessera_.cache() / "bad.jsonl";
   std::ofstream(bad) << "{\"id\": 1}\n";
   const std::string file = file_.string(), model = shared_model_file().path().string();
+  write_choices();
   fs::create_directories(tessera_.cache() / "other");
   const fs::path twin = tessera_.cache() / "other" / "mine.jsonl";
   fs::copy_file(file_, twin);
@@ -229,6 +306,12 @@ TEST_F(CliEval, SlipsAreSaidWithTheirStatus) {
       {{"eval", "--file", "/nonexistent.jsonl"}, 4, "/nonexistent.jsonl"},
       {{"eval", "--file", bad.string()}, 2, "bad.jsonl line 1"},
       {{"eval", "--file", file, "--file", twin.string()}, 2, "'mine'"},
+      {{"eval", "--longbench", file}, 2, "mine.jsonl line 1"},
+      {{"eval", "--data", data_.string(), "--tasks", "mmlu"}, 2, "'mmlu' have no passages"},
+      {{"eval", "--data", data_.string(), "--tasks", "mmlu", "--retrieve", "2"}, 2, "--corpus"},
+      {{"eval", "--file", file, "--corpus", corpus_.string()}, 2, "--retrieve K"},
+      {{"eval", "--file", file, "--retrieve", "2", "--passages", "1"}, 2, "--passages"},
+      {{"eval", "--file", file, "--retrieve", "2", "--corpus", "/no.jsonl"}, 4, "/no.jsonl"},
       {{"eval", "--file", file, "--policies", "epik"}, 2, "epic"},
       {{"eval", "--file", file, "--ratios", "0.1,1.5"}, 2, "ratio"},
       {{"eval", "--file", file, "--anchors", "nowhere"}, 2, "anchors"},

@@ -10,13 +10,17 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text_util.h"
+#include "eval/passage_search.h"
 #include "eval/registry.h"
-#include "retrieval/document_store.h"
+#include "eval/sample_lines.h"
+#include "eval/sample_longbench.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kIndexName = "documents.db";
 
 [[noreturn]] void refuse(std::string_view command, const std::string& what) {
   throw Error(ErrorCode::kInvalidRequest, fmt::format("{} - {}", command, what));
@@ -39,13 +43,36 @@ std::vector<PassageText> in_order(std::vector<PassageText> passages,
   return out;
 }
 
+// Gives the digest of the corpus.
+std::string retrieve(std::vector<EvalSet>& sets, const QuestionOptions& o) {
+  std::vector<PassageText> corpus;
+  if (!o.corpus.empty()) corpus = parse_passages(read_text(o.corpus), o.corpus);
+  const std::string digest = corpus.empty() ? "" : passages_digest(corpus);
+  make_private_dir(cache_dir());
+  const ScratchFolder folder(cache_dir());
+  retrieve_passages(sets, std::move(corpus), o.n_retrieved, folder.path() / kIndexName);
+  return digest;
+}
+
+void require_passages(std::string_view command, const std::vector<EvalSet>& sets) {
+  for (const EvalSet& set : sets) {
+    const auto has_none = [](const Sample& sample) { return sample.passages.empty(); };
+    if (std::ranges::none_of(set.samples, has_none)) continue;
+    refuse(command,
+           fmt::format("the questions of {} have no passages - there is no KV to reuse - let "
+                       "'tessera eval' find some with --retrieve K, best in a --corpus FILE.jsonl, "
+                       "or leave them out",
+                       quote(set.task)));
+  }
+}
+
 }  // namespace
 
 void QuestionOptions::add_to(CLI::App& app) {
   app.add_option("tasks", tasks, task_help());
-  app.add_option("--data", data, "Folder with the files of the tasks");
-  app.add_option("--split", split, "Which file of each task: STEM.SPLIT.jsonl")
-      ->capture_default_str();
+  app.add_option("--data", data,
+                 "Folder with the files of the tasks, or with the folders that they are in");
+  app.add_option("--split", split, "Which file of each task")->capture_default_str();
   app.add_option("--file", files, "JSONL file of questions, a task of its own; may be repeated");
   app.add_option("--limit", limits.n_samples, "First questions of each task; 0: all")
       ->check(CLI::NonNegativeNumber)
@@ -56,60 +83,97 @@ void QuestionOptions::add_to(CLI::App& app) {
       ->capture_default_str();
 }
 
+void QuestionOptions::add_retrieval_to(CLI::App& app) {
+  app.add_option("--retrieve", n_retrieved,
+                 "Instead of its own, so many passages for each question: the best of keyword "
+                 "search over the passages of all questions and of --corpus; 0: its own")
+      ->check(CLI::Range(0, 128))
+      ->capture_default_str();
+  app.add_option("--corpus", corpus,
+                 "JSONL file of more passages to retrieve from: {\"title\", \"text\"} a line");
+}
+
 void check_questions(std::string_view command, const QuestionOptions& o,
                      std::string_view tasks_name) {
-  if (o.data.empty() && o.files.empty()) {
+  if (o.data.empty() && o.files.empty() && o.longbench.empty()) {
     refuse(command,
-           fmt::format("no questions were given - give --data DIR with files as {}.{}.jsonl, or "
-                       "--file FILE.jsonl; docs/EVAL.md shows their form",
-                       tasks().front().file_stem, o.split));
+           fmt::format("no questions were given - give --data DIR with files as {}, or --file "
+                       "FILE.jsonl; docs/EVAL.md shows their form",
+                       task_file_name(tasks().front(), o.split)));
   }
   if (o.data.empty() && !o.tasks.empty()) {
     refuse(command, fmt::format("{} files of the folder --data, which is missing - give it too",
                                 tasks_name));
   }
+  if (!o.corpus.empty() && o.n_retrieved == 0) {
+    refuse(command,
+           "--corpus is what passages are retrieved from, and none are - say how many a question "
+           "gets with --retrieve K");
+  }
+  if (o.n_retrieved > 0 && o.limits.n_passages > 0) {
+    refuse(command,
+           "--passages is of the questions' own passages, which --retrieve replaces - give one of "
+           "them");
+  }
+}
+
+std::vector<std::string> task_names(const QuestionOptions& o) {
+  if (!o.tasks.empty() || o.data.empty()) return o.tasks;
+  std::vector<std::string> out;
+  for (const Task& task : tasks()) {
+    std::error_code error;
+    if ((task.has_passages || o.n_retrieved > 0) &&
+        fs::exists(task_file(task, o.data, o.split), error))
+      out.emplace_back(task.name);
+  }
+  // Reading the first then says what is missing.
+  if (out.empty()) out.emplace_back(tasks().front().name);
+  return out;
+}
+
+Questions read_questions(std::string_view command, const QuestionOptions& o) {
+  std::vector<EvalSet> sets;
+  const auto add = [&](EvalSet set) {
+    if (has_set(sets, set.task)) {
+      refuse(command, fmt::format("two sets of questions are named {} - their rows could not be "
+                                  "told apart - rename a file, or leave one out",
+                                  quote(set.task)));
+    }
+    sets.push_back(std::move(set));
+  };
+  for (const std::string& name : task_names(o)) {
+    if (has_set(sets, name)) continue;
+    const Task task = find_task(name);
+    add({name, task.read(task_file(task, o.data, o.split), o.limits)});
+  }
+  for (const std::string& file : o.files)
+    add({fs::path(file).stem().string(), read_qa_file(file, o.limits)});
+  for (const std::string& file : o.longbench) add(read_longbench_file(file, o.limits));
+  Questions out;
+  if (o.n_retrieved > 0) {
+    out.corpus_digest = retrieve(sets, o);
+  } else {
+    require_passages(command, sets);
+  }
+  out.sets = std::move(sets);
+  return out;
 }
 
 std::vector<EvalSet> read_sets(std::string_view command, const QuestionOptions& o) {
-  std::vector<std::string> names = o.tasks;
-  if (names.empty() && !o.data.empty()) {
-    for (const Task& task : tasks()) names.emplace_back(task.name);
-  }
-  std::vector<EvalSet> sets;
-  for (const std::string& name : names) {
-    if (has_set(sets, name)) continue;
-    const Task task = find_task(name);
-    const fs::path file = fs::path(o.data) / fmt::format("{}.{}.jsonl", task.file_stem, o.split);
-    sets.push_back({name, task.read(file, o.limits)});
-  }
-  for (const std::string& file : o.files) {
-    const std::string name = fs::path(file).stem().string();
-    std::vector<Sample> samples = read_qa_file(file, o.limits);
-    if (has_set(sets, name)) {
-      refuse(command, fmt::format("two sets of questions are named {} - their rows could not be "
-                                  "told apart - rename a file",
-                                  quote(name)));
-    }
-    sets.push_back({name, std::move(samples)});
-  }
-  return sets;
+  return read_questions(command, o).sets;
 }
 
 void rank_passages(std::vector<EvalSet>& sets) {
   make_private_dir(cache_dir());
   const ScratchFolder folder(cache_dir());
-  DocumentStore index(folder.path() / "documents.db");
+  PassageSearch search(folder.path() / kIndexName);
   for (EvalSet& set : sets) {
     for (Sample& sample : set.samples) {
-      std::vector<Passage> passages;
-      passages.reserve(sample.passages.size());
-      for (const PassageText& p : sample.passages) passages.push_back({p.title, p.text, 0, 0});
-      const std::vector<int64_t> ids = index.add_document({"passages", "", 0}, passages);
-      std::vector<size_t> rank(ids.size(), ids.size());
+      search.index(sample.passages);
+      std::vector<size_t> rank(sample.passages.size(), sample.passages.size());
       size_t place = 0;
-      for (const SearchHit& hit : index.search(sample.question, static_cast<int32_t>(ids.size())))
-        rank[static_cast<size_t>(std::find(ids.begin(), ids.end(), hit.passage.id) - ids.begin())] =
-            place++;
+      for (const size_t at : search.best(sample.question, static_cast<int32_t>(rank.size())))
+        rank[at] = place++;
       sample.passages = in_order(std::move(sample.passages), rank);
     }
   }
@@ -125,9 +189,10 @@ std::string data_digest(const std::vector<EvalSet>& sets) {
 }
 
 std::string task_help() {
-  std::string out = "Sets of --data to take, by default all:";
+  std::string out =
+      "Sets of --data to take, by default those that are there and need no --retrieve:";
   for (const Task& task : tasks())
-    out += fmt::format("\n{}: {} ({}.SPLIT.jsonl)", task.name, task.summary, task.file_stem);
+    out += fmt::format("\n{}: {} ({}/{})", task.name, task.summary, task.folder, task.file);
   return out;
 }
 

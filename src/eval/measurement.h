@@ -42,8 +42,15 @@ struct Measurement {
   double top1 = 1;          // share of its positions with the same likeliest token
   int32_t n_positions = 0;  // of kl and top1
   double gold_nll = 0;      // of the first gold answer, nats a token
-  double f1 = 0;
-  double exact_match = 0;  // 0 or 1
+  double f1 = 0;            // of the answer, as of a short one
+  double exact_match = 0;   // 0 or 1
+  // Of the answer as its task scores it: both empty for a short answer. Files of earlier versions
+  // have none of these four.
+  std::optional<double> rouge_l;
+  std::optional<double> accuracy;  // 0 or 1: the right option's letter is the likeliest
+  // Full prefill's on the same question.
+  std::optional<double> full_f1;
+  std::optional<double> full_gold_nll;
   double ttft_ms = 0;
   double full_ttft_ms = 0;
   double probe_rows = 0, scorer_rows = 0;  // as in Prefilled
@@ -55,7 +62,8 @@ bool is_sound(const Measurement& measurement);
 
 // `{"kind": "row", ...}`, one line of a run's file.
 nlohmann::ordered_json record_of(const Measurement& measurement);
-// Nothing when a field is missing or of another type, or when it is not sound.
+// Nothing when a field that every row has is missing, when one is of another type, or when it is
+// not sound.
 std::optional<Measurement> measurement_of(const nlohmann::json& record);
 
 }  // namespace tessera

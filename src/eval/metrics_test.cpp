@@ -40,6 +40,36 @@ TEST(Metrics, ExactMatchIsEqualityAfterNormalisation) {
   EXPECT_FALSE(is_exact_match("", {}));
 }
 
+// Of "the gunman police killed" and "police killed the gunman" the longest common subsequence has
+// two words, of four on both sides.
+TEST(Metrics, RougeLIsTheFOfTheLongestCommonSubsequence) {
+  const std::vector<std::string> gold = {"police killed the gunman"};
+  EXPECT_DOUBLE_EQ(rouge_l("police kill the gunman", gold), 0.75);
+  EXPECT_DOUBLE_EQ(rouge_l("the gunman police killed", gold), 0.5);
+  EXPECT_DOUBLE_EQ(rouge_l("police", gold), 2 * 1.0 * 0.25 / 1.25);
+  EXPECT_DOUBLE_EQ(rouge_l("nobody came", gold), 0.0);
+}
+
+TEST(Metrics, RougeLWordsAreRunsOfLettersAndDigitsInLowerCase) {
+  const std::vector<std::string> gold = {"It's 3.5 km, caf\xC3\xA9-wide"};  // it s 3 5 km caf wide
+  EXPECT_DOUBLE_EQ(rouge_l("IT S 3 5 KM CAF WIDE", gold), 1.0);
+  EXPECT_DOUBLE_EQ(rouge_l("its 35 kms", gold), 0.0);
+}
+
+TEST(Metrics, RougeLTakesTheBestReferenceAndIsZeroWithoutWords) {
+  const std::vector<std::string> gold = {"one two three four", "one two"};
+  EXPECT_DOUBLE_EQ(rouge_l("one two", gold), 1.0);
+  EXPECT_DOUBLE_EQ(rouge_l("", gold), 0.0);
+  EXPECT_DOUBLE_EQ(rouge_l("...", std::vector<std::string>{"?"}), 0.0);
+  EXPECT_DOUBLE_EQ(rouge_l("one", {}), 0.0);
+}
+
+TEST(Metrics, LikeliestIsAmongTheGivenTokensOnly) {
+  const std::vector<float> logits = {9.0F, 1.0F, 3.0F, 2.0F, 3.0F};
+  EXPECT_EQ(likeliest_of(logits, std::vector<int32_t>{1, 3, 2}), 2U);
+  EXPECT_EQ(likeliest_of(logits, std::vector<int32_t>{4, 2, 1}), 0U) << "of equals the first";
+}
+
 TEST(Metrics, NllIsTheMeanOverTokensInNats) {
   const std::vector<float> logits = {std::log(3.0F), 0.0F, 5.0F, 5.0F};  // 3/4 1/4, 1/2 1/2
   const std::vector<int32_t> tokens = {0, 1};

@@ -2,7 +2,9 @@
 // What can be evaluated: tasks, which give questions, and metrics, which turn what was measured
 // into a number. Both are tables in registry.cpp, and --help, the report and the tests follow them.
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,15 +16,24 @@ namespace tessera {
 
 struct Task {
   std::string_view name;
-  std::string_view summary;    // one line for --help
-  std::string_view file_stem;  // its questions are in STEM.SPLIT.jsonl of the data folder
+  std::string_view summary;  // one line for --help
+  std::string_view folder;   // of the data folder: "qa"
+  std::string_view file;     // in that folder, "SPLIT" for the split: "squad.SPLIT.jsonl"
   // Throws as read_qa_file does.
   std::vector<Sample> (*read)(const std::filesystem::path& file, const ReadLimits& limits);
+  bool has_passages = true;  // false: they have to be retrieved
 };
 
 std::vector<Task> tasks();
 // Throws Error(kInvalidRequest) that lists the known names and the nearest of them.
 Task find_task(std::string_view name);
+
+// The name of the task's file for `split`.
+std::string task_file_name(const Task& task, std::string_view split);
+// Where that file is: in `data` itself, else in the task's folder below it. Where it is in neither,
+// the path at which a user would look for it.
+std::filesystem::path task_file(const Task& task, const std::filesystem::path& data,
+                                std::string_view split);
 
 enum class Better { kLower, kHigher };
 
@@ -31,10 +42,11 @@ struct Metric {
   std::string_view title;  // of its column
   std::string_view unit;
   Better better = Better::kLower;
-  Statistic statistic = Statistic::kMean;  // over questions
+  Statistic statistic = Statistic::kMean;  // over the questions that have a value
   int decimals = 3;
   bool is_in_table = true;  // JSON has all of them
-  double (*value)(const Measurement& measurement) = nullptr;
+  // Nothing where the metric does not apply to the row.
+  std::optional<double> (*value)(const Measurement& measurement) = nullptr;
 };
 
 std::span<const Metric> metrics();

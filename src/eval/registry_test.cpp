@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,23 +18,46 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kLine =
-    R"({"id": "1", "question": "q", "answers": ["a"], "passages": [{"title": "t", "text": "p"}]})";
+// What a file of a task in that folder holds.
+std::string content_of(std::string_view folder) {
+  const std::string passages = R"("passages": [{"title": "t", "text": "p"}]})";
+  if (folder == "qa") return R"({"id": "1", "question": "q", "answers": ["a"], )" + passages;
+  if (folder == "summ") return R"({"id": "1", "query": "q", "reference": "a", )" + passages;
+  if (folder == "mcq") return R"({"id": "1", "question": "q", "choices": ["x", "y"], "answer": 1})";
+  std::string text;
+  while (text.size() < 40'000) text += "It was a long day at sea. ";
+  return text;
+}
 
 TEST(TaskRegistry, HaveNamesOfTheirOwnAndReadTheirFile) {
-  const store_testing::ScratchDir folder;
+  const store_testing::ScratchDir data;
   std::set<std::string_view> names;
   for (const Task& task : tasks()) {
     EXPECT_TRUE(names.insert(task.name).second) << task.name;
     EXPECT_FALSE(task.summary.empty()) << task.name;
-    const auto file = folder.path() / (std::string(task.file_stem) + ".dev.jsonl");
-    std::ofstream(file) << kLine << "\n";
+    std::filesystem::create_directories(data.path() / task.folder);
+    const auto file = task_file(task, data.path(), "dev");
+    std::ofstream(file) << content_of(task.folder);
 
     const std::vector<Sample> samples = task.read(file, {});
 
-    ASSERT_EQ(samples.size(), 1U) << task.name;
-    EXPECT_FALSE(samples[0].passages.empty()) << task.name;
+    ASSERT_FALSE(samples.empty()) << task.name;
+    EXPECT_EQ(!samples[0].passages.empty(), task.has_passages) << task.name;
+    EXPECT_FALSE(samples[0].answers.empty()) << task.name;
   }
+}
+
+TEST(TaskRegistry, FileIsInTheFolderOfTheDataOrInTheDataItself) {
+  const store_testing::ScratchDir data;
+  const Task squad = find_task("squad");
+  EXPECT_EQ(task_file_name(squad, "tune"), "squad.tune.jsonl");
+  EXPECT_EQ(task_file_name(find_task("needle"), "tune"), "frankenstein.txt");
+
+  EXPECT_EQ(task_file(squad, data.path(), "dev"), data.path() / "squad.dev.jsonl");
+  std::filesystem::create_directories(data.path() / "qa");
+  EXPECT_EQ(task_file(squad, data.path(), "dev"), data.path() / "qa" / "squad.dev.jsonl");
+  std::ofstream(data.path() / "squad.dev.jsonl") << "{}";
+  EXPECT_EQ(task_file(squad, data.path(), "dev"), data.path() / "squad.dev.jsonl");
 }
 
 TEST(TaskRegistry, SlipOfANameIsAnsweredWithTheNearest) {
@@ -53,8 +78,48 @@ TEST(MetricRegistry, HaveNamesOfTheirOwnAndFiniteValues) {
   for (const Metric& metric : metrics()) {
     EXPECT_TRUE(names.insert(metric.name).second) << metric.name;
     EXPECT_FALSE(metric.title.empty() || metric.unit.empty()) << metric.name;
-    EXPECT_TRUE(std::isfinite(metric.value(measurement))) << metric.name;
+    EXPECT_TRUE(std::isfinite(metric.value(measurement).value_or(0))) << metric.name;
   }
+}
+
+std::optional<double> value_of(std::string_view name, const Measurement& measurement) {
+  for (const Metric& metric : metrics()) {
+    if (metric.name == name) return metric.value(measurement);
+  }
+  ADD_FAILURE() << "no metric " << name;
+  return std::nullopt;
+}
+
+TEST(MetricRegistry, ApplyToTheAnswersThatTheyAreFor) {
+  Measurement brief, summary, choice;
+  for (Measurement* o : {&brief, &summary, &choice}) o->f1 = o->exact_match = 1;
+  summary.rouge_l = 0.25;
+  choice.accuracy = 0;
+
+  EXPECT_EQ(value_of("f1", brief), 1.0);
+  EXPECT_EQ(value_of("exact_match", brief), 1.0);
+  EXPECT_EQ(value_of("rouge_l", brief), std::nullopt);
+  EXPECT_EQ(value_of("accuracy", brief), std::nullopt);
+  EXPECT_EQ(value_of("rouge_l", summary), 0.25);
+  EXPECT_EQ(value_of("accuracy", choice), 0.0);
+  for (const Measurement& o : {summary, choice}) {
+    EXPECT_EQ(value_of("f1", o), std::nullopt);
+    EXPECT_EQ(value_of("exact_match", o), std::nullopt);
+  }
+}
+
+TEST(MetricRegistry, CompareWithFullPrefillWhereItIsKnown) {
+  Measurement o;
+  o.f1 = 0.75;
+  o.gold_nll = 2.5;
+  EXPECT_EQ(value_of("f1_answered", o), std::nullopt) << "a row of an earlier version";
+  EXPECT_EQ(value_of("gold_nll_gap", o), std::nullopt);
+  o.full_gold_nll = 2;
+  o.full_f1 = 0.5;
+  EXPECT_EQ(value_of("gold_nll_gap", o), 0.5);
+  EXPECT_EQ(value_of("f1_answered", o), 0.75);
+  o.full_f1 = 0.49;
+  EXPECT_EQ(value_of("f1_answered", o), std::nullopt) << "full prefill does not answer it";
 }
 
 TEST(MetricRegistry, CountProbeRowsAmongTheRows) {
@@ -63,13 +128,8 @@ TEST(MetricRegistry, CountProbeRowsAmongTheRows) {
   measurement.full_ttft_ms = 50;
   measurement.account = {.exact = 10, .independent = 60, .recomputed = 10, .fresh = 20};
   measurement.probe_rows = 5;
-  const auto value_of = [&](std::string_view name) {
-    for (const Metric& metric : metrics())
-      if (metric.name == name) return metric.value(measurement);
-    return -1.0;
-  };
-  EXPECT_DOUBLE_EQ(value_of("rows_share"), 0.35);
-  EXPECT_DOUBLE_EQ(value_of("ttft_ratio"), 2.5);
+  EXPECT_DOUBLE_EQ(value_of("rows_share", measurement).value_or(-1), 0.35);
+  EXPECT_DOUBLE_EQ(value_of("ttft_ratio", measurement).value_or(-1), 2.5);
 }
 
 Measurement smallest() {
@@ -118,6 +178,30 @@ TEST(Measurements, RecordWithAFieldMissingOrOfAnotherTypeIsNone) {
     EXPECT_FALSE(measurement_of(other).has_value()) << name;
   }
   EXPECT_FALSE(measurement_of(nlohmann::json::array()).has_value());
+}
+
+TEST(Measurements, WhatOnlySomeRowsHaveComesBackOrMayBeMissing) {
+  Measurement measurement = smallest();
+  measurement.rouge_l = 0.1 + 0.2;
+  measurement.full_f1 = 0;
+  measurement.full_gold_nll = 1e-17;
+  nlohmann::json record = nlohmann::json::parse(record_of(measurement).dump());
+  EXPECT_FALSE(record.contains("accuracy"));
+
+  const Measurement back = measurement_of(record).value_or(Measurement{});
+  EXPECT_EQ(back.rouge_l, measurement.rouge_l);
+  EXPECT_EQ(back.full_f1, measurement.full_f1);
+  EXPECT_EQ(back.full_gold_nll, measurement.full_gold_nll);
+  EXPECT_EQ(back.accuracy, std::nullopt);
+
+  for (const char* name : {"rouge_l", "full_f1", "full_gold_nll"}) record.erase(name);
+  const std::optional<Measurement> old = measurement_of(record);
+  ASSERT_TRUE(old.has_value()) << "a row of an earlier version";
+  EXPECT_EQ(old->full_f1, std::nullopt);
+  record["accuracy"] = "right";
+  EXPECT_FALSE(measurement_of(record).has_value());
+  measurement.full_gold_nll = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(is_sound(measurement));
 }
 
 // Metrics divide by times and tokens.

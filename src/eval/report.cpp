@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "eval/registry.h"
@@ -64,8 +65,11 @@ class Summary {
     out.n = questions.size();
     for (const Metric& metric : metrics()) {
       std::vector<double> values;
-      for (const auto& [id, measurement] : questions) values.push_back(metric.value(*measurement));
-      out.metrics.push_back(estimate(values, metric.statistic, resamples(values.size())));
+      for (const auto& [id, measurement] : questions) {
+        if (const std::optional<double> value = metric.value(*measurement))
+          values.push_back(*value);
+      }
+      out.metrics.push_back(estimate_of(values, metric.statistic));
     }
     const auto baseline = all.find(line_key(options_.baseline, key.ratio));
     if (key.policy != kFullPolicy && key.policy != options_.baseline && baseline != all.end())
@@ -84,15 +88,19 @@ class Summary {
     if (pairs.empty()) return;
     for (const Metric& metric : metrics()) {
       std::vector<double> values;
-      values.reserve(pairs.size());
-      for (const auto& [ours, theirs] : pairs)
-        values.push_back(metric.value(*ours) - metric.value(*theirs));
-      out.differences.push_back(estimate(values, metric.statistic, resamples(pairs.size())));
+      for (const auto& [ours, theirs] : pairs) {
+        const std::optional<double> a = metric.value(*ours), b = metric.value(*theirs);
+        if (a && b) values.push_back(*a - *b);
+      }
+      out.differences.push_back(estimate_of(values, metric.statistic));
     }
   }
 
-  const Resamples& resamples(size_t n) {
-    return drawn_.try_emplace(n, n, options_.n_resamples, options_.seed).first->second;
+  Estimate estimate_of(const std::vector<double>& values, Statistic statistic) {
+    if (values.empty()) return {};
+    const size_t n = values.size();
+    const auto drawn = drawn_.try_emplace(n, n, options_.n_resamples, options_.seed).first;
+    return estimate(values, statistic, drawn->second);
   }
 
   const ReportOptions& options_;
@@ -103,7 +111,9 @@ json estimates_json(const std::vector<Estimate>& estimates) {
   json out = json::object();
   for (size_t i = 0; i < estimates.size(); ++i) {
     const Estimate& e = estimates[i];
-    out[std::string(metrics()[i].name)] = {{"value", e.value}, {"low", e.low}, {"high", e.high}};
+    if (e.n == 0) continue;
+    out[std::string(metrics()[i].name)] = {
+        {"value", e.value}, {"low", e.low}, {"high", e.high}, {"n", e.n}};
   }
   return out;
 }

@@ -23,10 +23,12 @@ struct ReportOptions {
 struct PolicyLine {
   std::string policy;
   double ratio = 0;
-  size_t n = 0;                   // questions
-  std::vector<Estimate> metrics;  // in the order of metrics()
-  // This policy less the baseline at the same ratio, over the n_paired questions that both have;
-  // empty for the baseline itself, for full prefill and where there is no such question.
+  size_t n = 0;  // questions
+  // In the order of metrics(), each over the questions that have a value; those of none have n 0.
+  std::vector<Estimate> metrics;
+  // This policy less the baseline at the same ratio, over those of the n_paired questions that both
+  // have where both have a value; empty for the baseline itself, for full prefill and where there
+  // is no such question.
   std::vector<Estimate> differences;
   size_t n_paired = 0;
 };
@@ -42,6 +44,7 @@ struct Group {
 std::vector<Group> summarize(std::span<const Measurement> measurements,
                              const ReportOptions& options);
 
+// Metrics that no question has a value of are left out.
 nlohmann::json report_json(const std::vector<Group>& groups);
 
 }  // namespace tessera

@@ -150,14 +150,47 @@ TEST(Report, FullAloneHasAGroupOfItsOwn) {
   EXPECT_EQ(groups[0].anchor, kNoAnchor);
 }
 
+// Means are over the questions that a metric applies to, and so are differences.
+TEST(Report, MetricIsOverTheQuestionsThatHaveAValue) {
+  std::vector<Measurement> rows = run();
+  for (Measurement& o : rows) {
+    o.f1 = o.key.policy == "epic" ? 0.5 : 0.75;
+    o.full_f1 = o.key.id == "a" ? 1.0 : 0.0;
+  }
+  rows[4].rouge_l = 0.25;  // epic on "a" is then no short answer
+
+  const std::vector<Group> groups = summarize(rows, kOptions);
+
+  const size_t f1 = metric_index("f1"), answered = metric_index("f1_answered");
+  const PolicyLine& reuse = groups[0].lines[1];
+  const PolicyLine& epic = groups[0].lines[2];
+  EXPECT_EQ(reuse.metrics[f1].n, 2U);
+  EXPECT_EQ(reuse.metrics[answered].n, 1U);
+  EXPECT_DOUBLE_EQ(reuse.metrics[answered].value, 0.75);
+  EXPECT_EQ(epic.n, 2U);
+  EXPECT_EQ(epic.metrics[f1].n, 1U);
+  EXPECT_DOUBLE_EQ(epic.metrics[f1].value, 0.5);
+  EXPECT_EQ(epic.metrics[answered].n, 0U);
+  EXPECT_EQ(epic.metrics[metric_index("rouge_l")].n, 1U);
+  EXPECT_EQ(epic.n_paired, 2U);
+  EXPECT_EQ(epic.differences[f1].n, 1U);
+  EXPECT_DOUBLE_EQ(epic.differences[f1].value, -0.25);
+  EXPECT_EQ(epic.differences[answered].n, 0U);
+}
+
 TEST(Report, NoRowsGiveNoGroups) { EXPECT_TRUE(summarize({}, kOptions).empty()); }
 
-TEST(Report, JsonNamesEveryMetric) {
-  const nlohmann::json report = report_json(summarize(run(), kOptions));
+TEST(Report, JsonNamesEveryMetricThatHasAValue) {
+  std::vector<Measurement> rows = run();
+  for (Measurement& o : rows) o.full_gold_nll = o.full_f1 = 1;
+  const nlohmann::json report = report_json(summarize(rows, kOptions));
   for (const Metric& metric : metrics()) {
     const std::string name(metric.name);
-    EXPECT_TRUE(report[0]["policies"][1]["metrics"].contains(name)) << name;
-    EXPECT_TRUE(report[0]["policies"][1]["differences"][name].contains("low")) << name;
+    const bool has_value = name != "rouge_l" && name != "accuracy";
+    EXPECT_EQ(report[0]["policies"][1]["metrics"].contains(name), has_value) << name;
+    EXPECT_EQ(report[0]["policies"][1]["differences"].contains(name), has_value) << name;
+    if (!has_value) continue;
+    EXPECT_EQ(report[0]["policies"][1]["metrics"][name]["n"], 2) << name;
   }
   EXPECT_TRUE(report[0]["policies"][0]["differences"].empty());
 }

@@ -96,6 +96,10 @@ class SampleRun {
         request_(request_of(sample, shared.plan)) {
     gold_ = engine_.prompts().text_ids(" " + sample.answers.front());
     gold_.resize(std::min(gold_.size(), static_cast<size_t>(kCompareTokens)));
+    // Written as gold answers are. A vocabulary that has no piece for a letter behind a space ends
+    // with the letter's own: all of a question differ either way.
+    for (size_t i = 0; i < sample.n_choices; ++i)
+      letters_.push_back(engine_.prompts().text_ids(" " + choice_letter(i)).back());
   }
 
   RowInputs inputs(const std::string& policy) const {
@@ -115,7 +119,7 @@ class SampleRun {
   }
 
   Measurement full_measurement(const RowKey& key, const FullPrefill& full) const {
-    Measurement out = scored(key, full.answer);
+    Measurement out = scored(key, full, full.answer, full.logits);
     out.n_positions = static_cast<int32_t>(full.logits.size()) / n_vocab();
     out.gold_nll = full.gold_nll;
     out.ttft_ms = out.full_ttft_ms = full.ttft_ms;
@@ -134,7 +138,7 @@ class SampleRun {
     prepared_ = key.anchor;
 
     const Answered answered = measure(request, &full.tokens);
-    Measurement out = scored(key, answered.answer.text);
+    Measurement out = scored(key, full, answered.answer.text, answered.logits);
     const Distance distance = distance_between(full.logits, answered.logits, n_vocab());
     out.kl = distance.mean_kl;
     out.top1 = distance.top1;
@@ -148,13 +152,23 @@ class SampleRun {
     return out;
   }
 
-  Measurement scored(const RowKey& key, const std::string& answer) const {
+  // `logits`: [rows, n_vocab], of the answer's first position first.
+  Measurement scored(const RowKey& key, const FullPrefill& full, const std::string& answer,
+                     std::span<const float> logits) const {
     Measurement out;
     out.key = key;
     out.inputs = inputs(key.policy);
     out.answer = answer;
     out.f1 = token_f1(answer, sample_.answers);
     out.exact_match = is_exact_match(answer, sample_.answers) ? 1 : 0;
+    out.full_f1 = token_f1(full.answer, sample_.answers);
+    out.full_gold_nll = full.gold_nll;
+    if (sample_.scoring == Scoring::kSummary) out.rouge_l = rouge_l(answer, sample_.answers);
+    if (sample_.scoring == Scoring::kChoice) {
+      const auto n = static_cast<size_t>(n_vocab());
+      const size_t choice = likeliest_of(logits.first(n), letters_);
+      out.accuracy = choice_letter(choice) == sample_.answers.front() ? 1 : 0;
+    }
     return out;
   }
 
@@ -277,6 +291,7 @@ class SampleRun {
   std::string digest_;
   Request request_;
   std::vector<int32_t> gold_;
+  std::vector<int32_t> letters_;  // tokens of a choice's letters
   std::optional<FullPrefill> full_;
   std::string prepared_;  // the anchor whose chunks are in the store and were read
 };

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
+#include "store/store_testing.h"
 
 namespace tessera {
 namespace {
@@ -116,6 +118,73 @@ TEST(ParseQa, TextWithoutQuestionsIsRefused) {
   EXPECT_THAT(error_of("\n \n"), HasSubstr("holds no question"));
 }
 
+json choice_row(const std::string& id) {
+  return {{"id", id},
+          {"question", "which?"},
+          {"choices", {"a river", "a city", "none"}},
+          {"answer", 1},
+          {"subject", "geography"}};
+}
+
+TEST(ParseChoices, OptionsStandInTheQuestionAndTheLetterIsTheAnswer) {
+  const std::vector<Sample> samples =
+      parse_choices(choice_row("a").dump() + "\n" + choice_row("b").dump(), "c.jsonl", {});
+
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(samples[0].question, "which?\nA. a river\nB. a city\nC. none");
+  EXPECT_THAT(samples[0].answers, testing::ElementsAre("B"));
+  EXPECT_EQ(samples[0].scoring, Scoring::kChoice);
+  EXPECT_EQ(samples[0].n_choices, 3U);
+  EXPECT_TRUE(samples[0].passages.empty());
+}
+
+TEST(ParseChoices, BadLineIsNamedWithItsNumber) {
+  const auto said = [](const char* name, const json& value) -> std::string {
+    json bad = choice_row("b");
+    bad[name] = value;
+    try {
+      parse_choices(choice_row("a").dump() + "\n" + bad.dump(), "c.jsonl", {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said("subject", 3), "");
+  EXPECT_THAT(said("choices", {"one"}), HasSubstr("c.jsonl line 2 - \"choices\" is no list"));
+  EXPECT_THAT(said("choices", std::vector<std::string>(27, "x")), HasSubstr("at most 26"));
+  EXPECT_THAT(said("choices", {"one", " "}), HasSubstr("choice 2 is empty"));
+  for (const json& answer : {json(3), json(-1), json("B"), json(1.0), json()})
+    EXPECT_THAT(said("answer", answer), HasSubstr("\"answer\" is no whole number from 0 to 2"));
+}
+
+TEST(ParseSummaries, QueryAsksForSentencesAndTheReferenceIsTheAnswer) {
+  json summary = row("a");
+  summary.erase("question");
+  summary.erase("answers");
+  summary["query"] = "what was said?";
+  summary["reference"] = "Nothing of note.";
+
+  const Sample sample = parse_summaries(summary.dump(), "s.jsonl", {.n_passages = 2}).front();
+
+  EXPECT_EQ(sample.question, "what was said? Answer in a few sentences.");
+  EXPECT_THAT(sample.answers, testing::ElementsAre("Nothing of note."));
+  EXPECT_EQ(sample.scoring, Scoring::kSummary);
+  EXPECT_THAT(texts(sample), testing::ElementsAre("one", "three"));
+}
+
+TEST(ReadQaFile, CompressedFileIsRefusedWithAdvice) {
+  const store_testing::ScratchDir folder;
+  const auto file = folder.path() / "q.jsonl.gz";
+  std::ofstream(file, std::ios::binary) << "\x1f\x8b\x08";
+  try {
+    read_qa_file(file, {});
+    FAIL() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidRequest);
+    EXPECT_THAT(error.what(), HasSubstr("unpack it"));
+  }
+}
+
 TEST(ReadQaFile, FileThatIsNotThereIsNamed) {
   try {
     read_qa_file("/nonexistent/q.jsonl", {});
@@ -134,10 +203,13 @@ TEST(SampleDigest, ChangesWithEveryTextButNotWithTheId) {
   asked.question = "when?";
   answered.answers.pop_back();
   std::swap(moved.passages[0], moved.passages[1]);
+  Sample summarized = sample;
+  summarized.scoring = Scoring::kSummary;
 
   EXPECT_EQ(digest.size(), 16U);
   EXPECT_EQ(sample_digest(renamed), digest);
-  for (const Sample& other : {asked, answered, moved}) EXPECT_NE(sample_digest(other), digest);
+  for (const Sample& other : {asked, answered, moved, summarized})
+    EXPECT_NE(sample_digest(other), digest);
 }
 
 }  // namespace

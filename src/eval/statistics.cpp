@@ -32,6 +32,7 @@ Estimate estimate(std::span<const double> values, Statistic statistic, const Res
   CHECK(values.size() == resamples.n_questions());
   std::vector<double> drawn(values.begin(), values.end());
   Estimate out;
+  out.n = values.size();
   out.value = value_of(statistic, drawn);
   std::vector<double> all(resamples.size());
   for (size_t i = 0; i < all.size(); ++i) {

@@ -13,6 +13,7 @@ struct Estimate {
   double value = 0;
   double low = 0;
   double high = 0;
+  size_t n = 0;  // questions that it is over; 0: there are none, and so no value
 };
 
 enum class Statistic { kMean, kMedian };

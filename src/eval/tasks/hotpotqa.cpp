@@ -5,7 +5,8 @@
 namespace tessera {
 
 Task make_hotpotqa() {
-  return {"hotpotqa", "two of ten short passages answer together", "hotpotqa", read_qa_file};
+  return {"hotpotqa", "two of ten short passages answer together", "qa", "hotpotqa.SPLIT.jsonl",
+          read_qa_file};
 }
 
 }  // namespace tessera

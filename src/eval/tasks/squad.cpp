@@ -5,8 +5,8 @@
 namespace tessera {
 
 Task make_squad() {
-  return {"squad", "one paragraph holds the answer, among others of other articles", "squad",
-          read_qa_file};
+  return {"squad", "one paragraph holds the answer, among others of other articles", "qa",
+          "squad.SPLIT.jsonl", read_qa_file};
 }
 
 }  // namespace tessera

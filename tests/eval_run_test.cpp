@@ -115,7 +115,8 @@ TEST_F(EvalRun, FullIsNoDistanceFromItselfAndPoliciesAreTheirs) {
 }
 
 TEST_F(EvalRun, RowsKnowWhatFullPrefillSaid) {
-  for (const auto& [row, measurement] : run().rows()) {
+  const RunLog log = run();
+  for (const auto& [row, measurement] : log.rows()) {
     EXPECT_EQ(measurement.full_gold_nll == measurement.gold_nll, row.policy == kFullPolicy)
         << row.policy;
     EXPECT_TRUE(measurement.full_gold_nll.has_value()) << row.policy;
@@ -127,7 +128,8 @@ TEST_F(EvalRun, RowsKnowWhatFullPrefillSaid) {
 TEST_F(EvalRun, SummariesAreScoredByTheirWords) {
   for (Sample& asked : plan_.sets.front().samples) asked.scoring = Scoring::kSummary;
 
-  for (const auto& [row, measurement] : run().rows()) {
+  const RunLog log = run();
+  for (const auto& [row, measurement] : log.rows()) {
     const std::vector<std::string> references = {"the river", "a city"};
     EXPECT_EQ(measurement.rouge_l, rouge_l(measurement.answer, references)) << row.policy;
     EXPECT_FALSE(measurement.accuracy) << row.policy;
@@ -145,7 +147,8 @@ TEST_F(EvalRun, ChoiceIsTheLikeliestOfTheLetters) {
   std::map<RowKey, double> n_right;
   for (size_t right = 0; right < asked.n_choices; ++right) {
     asked.answers = {choice_letter(right)};
-    for (const auto& [row, measurement] : run().rows()) {
+    const RunLog log = run();
+    for (const auto& [row, measurement] : log.rows()) {
       n_right[row] += measurement.accuracy.value_or(-1);
       EXPECT_FALSE(measurement.rouge_l) << row.policy;
     }

@@ -76,6 +76,20 @@ std::vector<MarkedPassage> passages_with(std::string_view haystack, size_t depth
   return out;
 }
 
+// A question for each depth: only the place differs, for all are about one haystack.
+void add_depths(std::string_view haystack, const std::string& suffix, std::mt19937_64& random,
+                size_t n_passages, std::vector<Sample>& out) {
+  for (const size_t depth : kDepths) {
+    const std::string number = std::to_string(100'000 + draw_below(random, 900'000));
+    Sample& sample = out.emplace_back();
+    sample.id = fmt::format("needle-d{}-{}", depth, suffix);
+    sample.question = kQuestion;
+    sample.answers = {number};
+    const std::string needle = fmt::format("The number that opens the harbour gate is {}.", number);
+    sample.passages = limit_passages(passages_with(haystack, depth, needle), n_passages);
+  }
+}
+
 void check(std::string_view text, std::string_view origin) {
   const size_t n_needed = 2 * kLengths.back() * kBytesPerToken;
   if (const std::optional<size_t> bad = invalid_utf8_offset(text)) {
@@ -100,18 +114,8 @@ std::vector<Sample> make_needles(std::string_view text, std::string_view origin,
   std::vector<Sample> out;
   for (size_t repeat = 1; repeat <= kRepeats; ++repeat) {
     for (const size_t length : kLengths) {
-      // One haystack for all depths, so that only the place differs.
       const std::string_view haystack = part_of(text, length * kBytesPerToken, random);
-      for (const size_t depth : kDepths) {
-        const std::string number = std::to_string(100'000 + draw_below(random, 900'000));
-        Sample& sample = out.emplace_back();
-        sample.id = fmt::format("needle-d{}-l{}-{}", depth, length, repeat);
-        sample.question = kQuestion;
-        sample.answers = {number};
-        const std::string needle =
-            fmt::format("The number that opens the harbour gate is {}.", number);
-        sample.passages = limit_passages(passages_with(haystack, depth, needle), limits.n_passages);
-      }
+      add_depths(haystack, fmt::format("l{}-{}", length, repeat), random, limits.n_passages, out);
     }
   }
   if (limits.n_samples != 0) out.resize(std::min(out.size(), limits.n_samples));

@@ -57,7 +57,8 @@ void shuffle_values(std::vector<T>& values, std::mt19937_64& random) {
 
 // Numbers of questions, in the order in which they are asked. Articles are ranked by a shuffle and
 // drawn by Zipf's law from those that have questions left; of the drawn one a question is taken
-// that was not asked yet. Throws Error(kInvalidRequest) when there are too few.
+// that was not asked yet, or since all of that article were (StreamOptions::n_distinct). Throws
+// Error(kInvalidRequest) when there are too few.
 std::vector<size_t> draw_stream(std::span<const TraceQuestion> questions, size_t n_requests,
                                 const StreamOptions& options);
 

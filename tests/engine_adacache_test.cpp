@@ -89,6 +89,19 @@ TEST_P(AdaCacheTest, WhatIsComputedInFullIsExactBehindTheSameTokens) {
   EXPECT_LE(max_abs_difference(rig_.logits(r), rig_.full_logits(r)), kF16Bound);
 }
 
+// What an index run would have made just so serves every prompt, and a limit keeps it so.
+TEST_P(AdaCacheTest, OnlyWhatStandsBehindOtherChunksIsLeftAsInContext) {
+  Request r = ada("AB");
+  r.anchor = AnchorKind::kPreamble;
+  answer(r);
+
+  const Prefilled got = rig_.prefill(r);
+  ASSERT_EQ(matches_of(got), "xx");
+  EXPECT_FALSE(is_in_context(got.found[0].chunk->lineage())) << "the preamble";
+  EXPECT_FALSE(is_in_context(got.found[1].chunk->lineage())) << "behind the anchor";
+  EXPECT_TRUE(is_in_context(got.found[2].chunk->lineage()));
+}
+
 TEST_P(AdaCacheTest, ChainEndsAtTheFirstOtherChunk) {
   answer(ada("ABC"));
   EXPECT_EQ(found(ada("AB")), "xx");

@@ -119,8 +119,7 @@ TEST_F(EvalRun, RowsKnowWhatFullPrefillSaid) {
   for (const auto& [row, measurement] : log.rows()) {
     EXPECT_EQ(measurement.full_gold_nll == measurement.gold_nll, row.policy == kFullPolicy)
         << row.policy;
-    EXPECT_TRUE(measurement.full_gold_nll.has_value()) << row.policy;
-    EXPECT_TRUE(measurement.full_f1.has_value()) << row.policy;
+    EXPECT_EQ(measurement.full_f1, log.rows().at(full_key(row.task, row.id)).f1) << row.policy;
     EXPECT_FALSE(measurement.rouge_l || measurement.accuracy) << row.policy;
   }
 }

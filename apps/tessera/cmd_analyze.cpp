@@ -81,9 +81,7 @@ struct PlannedPrompt {
 };
 
 PlannedPrompt plan_prompt(const Engine& engine, const Sample& sample) {
-  Request request;
-  request.passages = sample.passages;
-  request.question = sample.question;
+  Request request = request_of(sample);
   PlannedPrompt out;
   out.id = sample.id;
   out.prompt = engine.prompt_of(request);

@@ -30,6 +30,7 @@ using nlohmann::json;
 // depend on what else was run on this machine.
 constexpr const char* kNameSpace = "tessera-eval";
 constexpr const char* kAll = "all";
+constexpr int32_t kSummaryTokens = 128;
 
 struct EvalOptions {
   ModelOptions model;
@@ -238,11 +239,17 @@ void eval(Session& session, EvalOptions o) {
   o.policies = policy_names(session, o);
   check(o);
   o.questions.tasks = task_names(o.questions);
-  for (std::vector<std::string>* names :
-       {&o.questions.tasks, &o.questions.files, &o.questions.longbench, &o.policies, &o.anchors})
-    drop_repeats(*names);
+  drop_repeats(o.policies);
+  drop_repeats(o.anchors);
   drop_repeats(o.ratios);
   Questions questions = read_questions("eval", o.questions);
+  for (const EvalSet& set : questions.sets) {
+    if (set.samples.front().scoring == Scoring::kSummary && o.max_tokens < kSummaryTokens) {
+      session.note(
+          fmt::format("{}: answers of {} tokens cut summaries short - give --max-tokens {}",
+                      set.task, o.max_tokens, kSummaryTokens));
+    }
+  }
   if (o.report.baseline == kFullPolicy || !contains(o.policies, o.report.baseline)) {
     session.note(
         fmt::format("no differences are shown: the baseline {} is not among the reuse "

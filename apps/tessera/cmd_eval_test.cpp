@@ -192,6 +192,67 @@ TEST_F(CliEval, ChoicesAreAskedOverRetrievedPassages) {
   EXPECT_THAT(other.err, HasSubstr("retrieve (3 there, 2 now)"));
 }
 
+// A needle's question is about its own passages, of which search would find others' as well.
+TEST_F(CliEval, NeedlesAreMeasuredWhereTheyAreNamedAndNeverOverFoundPassages) {
+  std::ofstream novel(data_ / "frankenstein.txt");
+  for (int i = 0; i < 2000; ++i) novel << "The ship of the year " << i << " went north again. ";
+  novel.close();
+  const std::vector<std::string> common = {
+      "eval",      "--data",     data_.string(),
+      "--limit",   "1",          "--policies",
+      "reuse",     "--baseline", "reuse",
+      "--anchors", "bare",       "--max-tokens",
+      "2",         "-m",         shared_model_file().path().string(),
+      "--json"};
+  const auto tasks_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = common;
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = tessera_.run(all);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.out, nullptr, false)["session"]["tasks"];
+  };
+  EXPECT_EQ(tasks_of({}), (json{"squad", "hotpotqa"}));
+  EXPECT_EQ(tasks_of({"--retrieve", "2"}), (json{"squad", "hotpotqa"}));
+  std::vector<std::string> mixed = common;
+  mixed.insert(mixed.end(), {"--tasks", "needle", "--retrieve", "2"});
+
+  const Outcome refused = tessera_.run(mixed);
+
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("each question of 'needle' is about its own passages"));
+}
+
+TEST_F(CliEval, SummariesThatAreCutShortAreSaid) {
+  std::ofstream(data_ / "qmsum.dev.jsonl")
+      << json{{"id", "1"},
+              {"query", "what was said"},
+              {"passages", {{{"title", "talk"}, {"text", words(30, 1)}}}},
+              {"reference", "the river"}};
+  const std::vector<std::string> asked = {"eval",
+                                          "--data",
+                                          data_.string(),
+                                          "--tasks",
+                                          "qmsum",
+                                          "--policies",
+                                          "reuse",
+                                          "--baseline",
+                                          "reuse",
+                                          "--anchors",
+                                          "bare",
+                                          "-m",
+                                          shared_model_file().path().string()};
+  std::vector<std::string> short_one = asked, long_one = asked;
+  short_one.insert(short_one.end(), {"--max-tokens", "2"});
+  long_one.insert(long_one.end(), {"--max-tokens", "128"});
+
+  const Outcome said = tessera_.run(short_one), quiet = tessera_.run(long_one);
+
+  EXPECT_THAT(said.err, HasSubstr("qmsum: answers of 2 tokens cut summaries short"));
+  EXPECT_THAT(said.out, HasSubstr("ROUGE-L"));
+  EXPECT_EQ(quiet.status, 0) << quiet.err;
+  EXPECT_EQ(quiet.err.find("cut summaries short"), std::string::npos);
+}
+
 TEST_F(CliEval, LongBenchFileIsATaskOfItsDataSet) {
   const fs::path file = tessera_.cache() / "any.jsonl";
   std::ofstream(file) << json{{"input", "which river is in the city"},

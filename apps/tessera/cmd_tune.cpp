@@ -72,8 +72,8 @@ void check_given(const TuneOptions& o) {
   }
   if (o.policies.empty() && !o.tunes_adaptive()) {
     refuse(
-        "tune - neither a ratio nor adaptive context is to be tuned - the latter needs "
-        "--max-f1-loss - name policies, or give that");
+        "tune - neither a ratio nor adaptive context is to be tuned - nothing is left to do - name "
+        "--policies, or give --max-f1-loss without --adaptive-policy none");
   }
   if (o.out.empty() && !o.is_dry)
     refuse("tune - needs --out DIR - it keeps what was measured, to go on after a stop");
@@ -151,8 +151,12 @@ class Tuning {
 
   const Tuned& run() {
     const bool has_adacache = contains(o_.policies, kAdaCache);
-    if (has_adacache) check_lengths();
-    if (!o_.policies.empty()) ratio_stage();
+    if (has_adacache) check_lengths_in_company();
+    if (o_.policies.empty()) {
+      check_lengths(workspace_.engine(), plan_.sets);  // else the first stage does
+    } else {
+      ratio_stage();
+    }
     if (has_adacache) alpha_stage();
     if (o_.tunes_adaptive()) adaptive_stage();
     return tuned_;
@@ -204,7 +208,7 @@ class Tuning {
   }
 
   // A question that does not fit in the second stage must not cost the first.
-  void check_lengths() {
+  void check_lengths_in_company() {
     const TuningInputs inputs = inputs_for(kAdaCache);
     TuningRun(workspace_.engine(), workspace_.store(), inputs, points_, {}).check_lengths();
   }
@@ -375,12 +379,29 @@ class Tuning {
   Tuned tuned_;
 };
 
+// F1 says nothing of a summary.
+void keep_short_answers(const Session& session, std::vector<EvalSet>& sets) {
+  std::erase_if(sets, [&session](const EvalSet& set) {
+    if (set.samples.front().scoring == Scoring::kShortAnswer) return false;
+    session.note(
+        fmt::format("{} is left out: its answers are not short ones, and F1 is of those - "
+                    "it can be tuned by --max-kl alone",
+                    set.task));
+    return true;
+  });
+  if (sets.empty())
+    refuse(
+        "tune - no question has a short answer - --max-f1-loss has nothing to go by - give other "
+        "tasks, or --max-kl alone");
+}
+
 void tune(Session& session, TuneOptions o) {
   if (o.policies == std::vector<std::string>{kNothing}) o.policies.clear();
   // Slips are said before a model loads.
   check_names(o);
   std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
   check_given(o);
+  if (o.max_f1_loss) keep_short_answers(session, sets);
   rank_passages(sets);
   if (const size_t n = count_questions(sets); n < kEnoughQuestions) {
     session.note(

@@ -107,6 +107,47 @@ TEST_F(CliAdaCache, TuneCountsWithoutRunningAndRefusesWhatHasNoBound) {
   EXPECT_EQ(run({"tune"}, {"--max-kl", "1"}).status, 2) << "without a folder to go on from";
 }
 
+TEST_F(CliAdaCache, TuneOfAdaptiveContextAloneMeasuresNoRatioAndChecksLengthsFirst) {
+  const std::vector<std::string> alone = {"--max-f1-loss", "1", "--policies", "none",
+                                          "--max-tokens",  "2", "--out",      out_.string()};
+  const json tuned = json_of({"tune"}, alone);
+  EXPECT_TRUE(tuned["ratios"].empty());
+  EXPECT_FALSE(text_of(out_ / "points.jsonl").empty());
+  EXPECT_EQ(keys_of(text_of(out_ / "ratios.jsonl")).size(), 0U);
+
+  std::vector<std::string> cramped = alone;
+  cramped.back() = (tessera_.cache() / "cramped").string();
+  cramped.insert(cramped.end(), {"--ctx", "128"});
+  const Outcome refused = run({"tune"}, cramped);
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("question 'q0' of 'mine'"));
+  EXPECT_THAT(refused.err, HasSubstr("--passages, --ctx"));
+}
+
+TEST_F(CliAdaCache, TuneByF1LeavesSummariesOut) {
+  const fs::path data = tessera_.cache() / "data";
+  fs::create_directories(data);
+  fs::copy_file(file_, data / "squad.tune.jsonl");
+  std::ofstream(data / "qmsum.tune.jsonl")
+      << json{{"id", "1"},
+              {"query", "what was said"},
+              {"passages", {{{"title", "talk"}, {"text", words(30, 1)}}}},
+              {"reference", "the river"}};
+  const std::vector<std::string> dry = {"tune", "--data", data.string(), "--dry-run"};
+  const auto said = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = dry;
+    all.insert(all.end(), more.begin(), more.end());
+    return tessera_.run(all);
+  };
+  const Outcome by_f1 = said({"--max-f1-loss", "0.1"});
+  EXPECT_THAT(by_f1.err, HasSubstr("qmsum is left out"));
+  EXPECT_THAT(by_f1.out, HasSubstr("4 questions"));
+  EXPECT_THAT(said({"--max-kl", "0.1"}).out, HasSubstr("5 questions"));
+  const Outcome none = said({"qmsum", "--max-f1-loss", "0.1"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("no question has a short answer"));
+}
+
 TEST_F(CliAdaCache, TuneSaysWrongNamesBeforeWhatIsMissing) {
   const std::string model = shared_model_file().path().string(), file = file_.string();
   const auto error_of = [this](std::vector<std::string> args) {

@@ -31,6 +31,15 @@ bool has_set(const std::vector<EvalSet>& sets, std::string_view name) {
   return std::any_of(sets.begin(), sets.end(), is_it);
 }
 
+// In their order.
+std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  }
+  return out;
+}
+
 // By rank, of equals as they stood.
 std::vector<PassageText> in_order(std::vector<PassageText> passages,
                                   const std::vector<size_t>& rank) {
@@ -119,11 +128,13 @@ void check_questions(std::string_view command, const QuestionOptions& o,
 
 std::vector<std::string> task_names(const QuestionOptions& o) {
   if (!o.tasks.empty() || o.data.empty()) return o.tasks;
+  const auto is_taken = [&o](Passages passages) {
+    return passages == Passages::kGiven || (passages == Passages::kRetrieved && o.n_retrieved > 0);
+  };
   std::vector<std::string> out;
   for (const Task& task : tasks()) {
     std::error_code error;
-    if ((task.has_passages || o.n_retrieved > 0) &&
-        fs::exists(task_file(task, o.data, o.split), error))
+    if (is_taken(task.passages) && fs::exists(task_file(task, o.data, o.split), error))
       out.emplace_back(task.name);
   }
   // Reading the first then says what is missing.
@@ -135,20 +146,28 @@ Questions read_questions(std::string_view command, const QuestionOptions& o) {
   std::vector<EvalSet> sets;
   const auto add = [&](EvalSet set) {
     if (has_set(sets, set.task)) {
-      refuse(command, fmt::format("two sets of questions are named {} - their rows could not be "
-                                  "told apart - rename a file, or leave one out",
-                                  quote(set.task)));
+      refuse(
+          command,
+          fmt::format("two sets of questions are named {} - their rows could not be "
+                      "told apart - leave one out, name other tasks of --data, or rename a --file",
+                      quote(set.task)));
     }
     sets.push_back(std::move(set));
   };
   for (const std::string& name : task_names(o)) {
     if (has_set(sets, name)) continue;
     const Task task = find_task(name);
+    if (task.passages == Passages::kOfQuestion && o.n_retrieved > 0) {
+      refuse(command, fmt::format("each question of {} is about its own passages, which --retrieve "
+                                  "would mix - leave it out, or measure it without --retrieve",
+                                  quote(task.name)));
+    }
     add({name, task.read(task_file(task, o.data, o.split), o.limits)});
   }
-  for (const std::string& file : o.files)
+  for (const std::string& file : without_repeats(o.files))
     add({fs::path(file).stem().string(), read_qa_file(file, o.limits)});
-  for (const std::string& file : o.longbench) add(read_longbench_file(file, o.limits));
+  for (const std::string& file : without_repeats(o.longbench))
+    add(read_longbench_file(file, o.limits));
   Questions out;
   if (o.n_retrieved > 0) {
     out.corpus_digest = retrieve(sets, o);
@@ -190,7 +209,8 @@ std::string data_digest(const std::vector<EvalSet>& sets) {
 
 std::string task_help() {
   std::string out =
-      "Sets of --data to take, by default those that are there and need no --retrieve:";
+      "Sets of --data to take; by default those that are there, but for what needs --retrieve and "
+      "'needle':";
   for (const Task& task : tasks())
     out += fmt::format("\n{}: {} ({}/{})", task.name, task.summary, task.folder, task.file);
   return out;

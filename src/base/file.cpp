@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -85,12 +86,13 @@ bool sync_dir(const fs::path& dir) {
 }
 
 bool fill_temp(const TempFile& temp, std::span<const std::span<const std::byte>> pieces,
-               std::string& error) {
+               const timespec& modified, std::string& error) {
   const int fd = temp.file.get();
   // A umask that takes the owner's own bits away must not make the file unreadable to us.
   bool is_ok = ::fchmod(fd, 0600) == 0;
   for (const auto& piece : pieces) is_ok = is_ok && write_all(fd, piece);
-  is_ok = is_ok && ::fsync(fd) == 0;
+  const std::array<timespec, 2> times = {timespec{0, UTIME_NOW}, modified};
+  is_ok = is_ok && ::futimens(fd, times.data()) == 0 && ::fsync(fd) == 0;
   if (!is_ok) error = "cannot write " + temp.path.string() + ": " + errno_text();
   return is_ok;
 }
@@ -160,10 +162,10 @@ ScratchFolder::~ScratchFolder() {
 }
 
 bool write_file_atomic(const fs::path& path, std::span<const std::span<const std::byte>> pieces,
-                       std::string& error) {
+                       std::string& error, const timespec& modified) {
   const std::optional<TempFile> temp = open_temp(path, error);
   if (!temp) return false;
-  bool is_ok = fill_temp(*temp, pieces, error);
+  bool is_ok = fill_temp(*temp, pieces, modified, error);
   if (is_ok && ::rename(temp->path.c_str(), path.c_str()) != 0) {
     error = "cannot rename onto " + path.string() + ": " + errno_text();
     is_ok = false;

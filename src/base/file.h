@@ -1,8 +1,11 @@
 #pragma once
 // Files: whole or invisible writes, reads that say what failed, and the folders of the XDG
 // convention. Functions are thread-safe; an object belongs to one thread at a time.
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -45,9 +48,11 @@ class ScratchFolder {
 // Writes a file that appears whole or not at all: temporary O_EXCL name in the same folder (mode
 // 0600), every return checked, fsync, rename over `path`, fsync of the folder. False with errno's
 // text in `error` when the system refuses; nothing is left behind then. Pieces are written one
-// after the other.
+// after the other. `modified`: the time of modification that the file has from its appearance on,
+// as futimens() takes it.
 bool write_file_atomic(const std::filesystem::path& path,
-                       std::span<const std::span<const std::byte>> pieces, std::string& error);
+                       std::span<const std::span<const std::byte>> pieces, std::string& error,
+                       const timespec& modified = {0, UTIME_NOW});
 
 // Removes what a killed writer left behind in `dir` (not below it) and says how many files that
 // were. Temporary files of writers that still run, in this process or another, are kept.

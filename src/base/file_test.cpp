@@ -67,6 +67,18 @@ TEST_F(FileTest, WrittenPiecesAreReadBackAsOneFile) {
   EXPECT_EQ(n_entries(), 1U);
 }
 
+TEST_F(FileTest, FileHasTheTimeThatItIsGivenAndElseTheHour) {
+  struct stat status = {};
+  ASSERT_TRUE(write_file_atomic(dir_ / "f", {}, error_, {.tv_sec = 1000, .tv_nsec = 0})) << error_;
+  ASSERT_EQ(::stat((dir_ / "f").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mtim.tv_sec, 1000);
+  EXPECT_NEAR(static_cast<double>(status.st_atim.tv_sec), static_cast<double>(::time(nullptr)), 60);
+
+  ASSERT_TRUE(write_file_atomic(dir_ / "f", {}, error_)) << error_;
+  ASSERT_EQ(::stat((dir_ / "f").c_str(), &status), 0);
+  EXPECT_NEAR(static_cast<double>(status.st_mtim.tv_sec), static_cast<double>(::time(nullptr)), 60);
+}
+
 TEST_F(FileTest, WriteReplacesAndAReaderOfTheOldFileKeepsIt) {
   ASSERT_TRUE(write(dir_ / "f", "old"));
   std::ifstream reader(dir_ / "f");

@@ -80,8 +80,10 @@ bool Publisher::store_blob(const ChunkKey& key, const Computed& computed, size_t
       approximation_depth(computed.plan.segments, computed.found, segment);
   lineage.recompute_ratio =
       static_cast<float>(n_computed(computed.plan, s.range)) / static_cast<float>(s.range.size());
-  // What an index run would have made just so has no sources.
-  if (context_of(computed, segment).match != Match::kIndependent) {
+  // What an index run makes just so, the preamble and what stands behind its anchor, has no
+  // sources.
+  const KeyContext context = context_of(computed, segment);
+  if (context.match != Match::kIndependent && !context.before.empty()) {
     for (size_t i = 0; i <= segment; ++i)
       lineage.sources |= uint32_t{1} << static_cast<uint32_t>(computed.plan.segments[i].match);
   }

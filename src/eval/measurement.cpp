@@ -30,8 +30,6 @@ struct OptionalField {
 constexpr std::array kOptionalFields = {
     OptionalField{"rouge_l", &Measurement::rouge_l},
     OptionalField{"accuracy", &Measurement::accuracy},
-    OptionalField{"full_f1", &Measurement::full_f1},
-    OptionalField{"full_gold_nll", &Measurement::full_gold_nll},
 };
 
 Measurement read_fields(const json& record) {
@@ -50,6 +48,8 @@ Measurement read_fields(const json& record) {
   record.at("gold_nll").get_to(out.gold_nll);
   record.at("f1").get_to(out.f1);
   record.at("exact_match").get_to(out.exact_match);
+  record.at("full_f1").get_to(out.full_f1);
+  record.at("full_gold_nll").get_to(out.full_gold_nll);
   record.at("ttft_ms").get_to(out.ttft_ms);
   record.at("full_ttft_ms").get_to(out.full_ttft_ms);
   record.at("probe_rows").get_to(out.probe_rows);
@@ -66,7 +66,7 @@ Measurement read_fields(const json& record) {
 bool is_sound(const Measurement& o) {
   const std::array numbers = {o.key.ratio,  o.kl,          o.top1,    o.gold_nll,
                               o.f1,         o.exact_match, o.ttft_ms, o.full_ttft_ms,
-                              o.probe_rows, o.scorer_rows};
+                              o.probe_rows, o.scorer_rows, o.full_f1, o.full_gold_nll};
   const auto is_finite = [](double x) { return std::isfinite(x); };
   const Account& a = o.account;
   const std::array parts = {a.exact, a.soft, a.independent, a.recomputed, a.fresh};
@@ -97,6 +97,8 @@ nlohmann::ordered_json record_of(const Measurement& o) {
                                 {"gold_nll", o.gold_nll},
                                 {"f1", o.f1},
                                 {"exact_match", o.exact_match},
+                                {"full_f1", o.full_f1},
+                                {"full_gold_nll", o.full_gold_nll},
                                 {"ttft_ms", o.ttft_ms},
                                 {"full_ttft_ms", o.full_ttft_ms},
                                 {"probe_rows", o.probe_rows},

@@ -44,13 +44,10 @@ struct Measurement {
   double gold_nll = 0;      // of the first gold answer, nats a token
   double f1 = 0;            // of the answer, as of a short one
   double exact_match = 0;   // 0 or 1
-  // Of the answer as its task scores it: both empty for a short answer. Files of earlier versions
-  // have none of these four.
+  // Of the answer as its task scores it: both empty for a short answer.
   std::optional<double> rouge_l;
-  std::optional<double> accuracy;  // 0 or 1: the right option's letter is the likeliest
-  // Full prefill's on the same question.
-  std::optional<double> full_f1;
-  std::optional<double> full_gold_nll;
+  std::optional<double> accuracy;         // 0 or 1: the right option's letter is the likeliest
+  double full_f1 = 0, full_gold_nll = 0;  // full prefill's on the same question
   double ttft_ms = 0;
   double full_ttft_ms = 0;
   double probe_rows = 0, scorer_rows = 0;  // as in Prefilled

@@ -39,11 +39,9 @@ std::optional<double> short_answer(const Measurement& o, double value) {
   return o.rouge_l || o.accuracy ? std::nullopt : std::optional(value);
 }
 std::optional<double> answered_f1(const Measurement& o) {
-  return o.full_f1.value_or(0) >= kAnsweredF1 ? short_answer(o, o.f1) : std::nullopt;
+  return o.full_f1 >= kAnsweredF1 ? short_answer(o, o.f1) : std::nullopt;
 }
-std::optional<double> gold_nll_gap(const Measurement& o) {
-  return o.full_gold_nll ? std::optional(o.gold_nll - *o.full_gold_nll) : std::nullopt;
-}
+std::optional<double> gold_nll_gap(const Measurement& o) { return o.gold_nll - o.full_gold_nll; }
 std::optional<double> ttft_ratio(const Measurement& o) { return o.full_ttft_ms / o.ttft_ms; }
 std::optional<double> rows_share(const Measurement& o) {
   return (o.account.rows() + o.probe_rows) / o.account.total();

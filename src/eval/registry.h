@@ -14,6 +14,14 @@
 
 namespace tessera {
 
+// Whether a task's questions come with passages.
+enum class Passages {
+  kGiven,
+  kRetrieved,   // they have none: `eval --retrieve` finds some
+  kOfQuestion,  // what is asked is of its own passages alone, and no split keeps questions apart:
+                // it is measured where it is named
+};
+
 struct Task {
   std::string_view name;
   std::string_view summary;  // one line for --help
@@ -21,7 +29,7 @@ struct Task {
   std::string_view file;     // in that folder, "SPLIT" for the split: "squad.SPLIT.jsonl"
   // Throws as read_qa_file does.
   std::vector<Sample> (*read)(const std::filesystem::path& file, const ReadLimits& limits);
-  bool has_passages = true;  // false: they have to be retrieved
+  Passages passages = Passages::kGiven;
 };
 
 std::vector<Task> tasks();

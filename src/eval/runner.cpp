@@ -46,14 +46,6 @@ uint64_t seed_for(const std::string& id, uint64_t seed) {
   return out;
 }
 
-Request request_of(const Sample& sample, const EvalPlan& plan) {
-  Request out;
-  out.passages = sample.passages;
-  out.question = sample.question;
-  out.max_tokens = plan.max_tokens;
-  return out;
-}
-
 // 16 hex digits that tell one scorer from another; empty for none.
 std::string scorer_digest(const Scorer* scorer) {
   constexpr size_t kDigits = 16;
@@ -93,7 +85,8 @@ class SampleRun {
         stop_(shared.stop),
         sample_(sample),
         digest_(sample_digest(sample)),
-        request_(request_of(sample, shared.plan)) {
+        request_(request_of(sample)) {
+    request_.max_tokens = plan_.max_tokens;
     gold_ = engine_.prompts().text_ids(" " + sample.answers.front());
     gold_.resize(std::min(gold_.size(), static_cast<size_t>(kCompareTokens)));
     // Written as gold answers are. A vocabulary that has no piece for a letter behind a space ends
@@ -314,28 +307,35 @@ bool has_evidence(const EvalPlan& plan, Wanted wanted) {
   });
 }
 
-// One question that does not fit must not cost a run that has gone on for hours.
-void check_lengths(const Engine& engine, const Scorer* scorer, const EvalPlan& plan) {
-  const auto is_stored = [](Evidence e) { return e == Evidence::kStoredScorerNorms; };
-  const auto is_read = [&](Evidence e) { return is_of_scorer(e) && !is_stored(e); };
-  const bool reads = scorer != nullptr && has_evidence(plan, is_read);
-  const bool reads_alone = scorer != nullptr && has_evidence(plan, is_stored);
-  const auto check = [&](const std::string& task, const Sample& sample) {
-    const Request request = request_of(sample, plan);
-    const std::string whose = fmt::format("question {} of {}", quote(sample.id), quote(task));
-    naming(whose, "--passages, --ctx", [&] { engine.prompt_of(request); });
-    naming(whose + " in the scorer", "--passages, --scorer", [&] {
-      if (reads) scorer->context().assemble(request, nullptr);
-      for (size_t i = 0; reads_alone && i < request.passages.size(); ++i)
-        scorer->check_fits(request.passages[i]);
-    });
+// `where` and `options` are for the error of `work`, which names the question.
+template <typename Work>
+void for_each_request(const std::vector<EvalSet>& sets, std::string_view where,
+                      std::string_view options, const Work& work) {
+  const auto do_named = [&](const EvalSet& set, const Sample& sample) {
+    naming(fmt::format("question {} of {}{}", quote(sample.id), quote(set.task), where), options,
+           [&] { work(request_of(sample)); });
   };
-  for (const EvalSet& set : plan.sets) {
-    for (const Sample& sample : set.samples) check(set.task, sample);
+  for (const EvalSet& set : sets) {
+    for (const Sample& sample : set.samples) do_named(set, sample);
   }
 }
 
+void check_lengths_in(const Scorer& scorer, const EvalPlan& plan) {
+  const auto is_stored = [](Evidence e) { return e == Evidence::kStoredScorerNorms; };
+  const auto is_read = [&](Evidence e) { return is_of_scorer(e) && !is_stored(e); };
+  const bool reads = has_evidence(plan, is_read), reads_alone = has_evidence(plan, is_stored);
+  for_each_request(plan.sets, " in the scorer", "--passages, --scorer", [&](const Request& r) {
+    if (reads) scorer.context().assemble(r, nullptr);
+    for (size_t i = 0; reads_alone && i < r.passages.size(); ++i) scorer.check_fits(r.passages[i]);
+  });
+}
+
 }  // namespace
+
+void check_lengths(const Engine& engine, const std::vector<EvalSet>& sets) {
+  for_each_request(sets, "", "--passages, --ctx",
+                   [&engine](const Request& r) { engine.prompt_of(r); });
+}
 
 std::set<RowKey> planned_rows(const EvalPlan& plan) {
   std::set<RowKey> out;
@@ -349,7 +349,8 @@ std::set<RowKey> planned_rows(const EvalPlan& plan) {
 
 bool run_eval(Engine& engine, Scorer* scorer, const EvalPlan& plan, RunLog& log,
               const EvalHooks& hooks) {
-  check_lengths(engine, scorer, plan);
+  check_lengths(engine, plan.sets);
+  if (scorer != nullptr) check_lengths_in(*scorer, plan);
   Shared shared = {.engine = engine,
                    .scorer = scorer,
                    .plan = plan,

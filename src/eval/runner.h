@@ -39,6 +39,10 @@ struct EvalPlan {
   std::string machine;
 };
 
+// One question that does not fit must not cost a run that has gone on for hours. Throws
+// Error(kInvalidRequest) naming the first that is longer than the context.
+void check_lengths(const Engine& engine, const std::vector<EvalSet>& sets);
+
 // Every row that the plan asks for, once.
 std::set<RowKey> planned_rows(const EvalPlan& plan);
 

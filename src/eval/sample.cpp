@@ -57,6 +57,14 @@ std::string choice_letter(size_t choice) {
   return std::string(1, static_cast<char>('A' + choice));
 }
 
+Request request_of(const Sample& sample) {
+  Request out;
+  out.passages = sample.passages;
+  out.question = sample.question;
+  if (sample.scoring == Scoring::kSummary) out.question += " Answer in a few sentences.";
+  return out;
+}
+
 std::vector<Sample> parse_qa(std::string_view text, std::string_view origin,
                              const ReadLimits& limits) {
   return parse_samples(text, origin, limits, [&](const json& row, const Place& at) {
@@ -79,8 +87,7 @@ std::vector<Sample> parse_summaries(std::string_view text, std::string_view orig
   return parse_samples(text, origin, limits, [&](const json& row, const Place& at) {
     Sample out;
     out.id = string_of(member(row, "id"), "\"id\"", at);
-    const std::string query = string_of(member(row, "query"), "\"query\"", at);
-    out.question = fmt::format("{} {}", query, kSummaryRequest);
+    out.question = string_of(member(row, "query"), "\"query\"", at);
     out.answers = {string_of(member(row, "reference"), "\"reference\"", at)};
     out.passages = passages_of(row, limits.n_passages, at);
     out.scoring = Scoring::kSummary;
@@ -109,11 +116,8 @@ std::string sample_digest(const Sample& sample) {
     hash.field("title", passage.title);
     hash.field("text", passage.text);
   }
-  // Nothing for short answers, which were all there was when the first run files were written.
-  if (sample.scoring != Scoring::kShortAnswer) {
-    hash.field("scoring", static_cast<uint64_t>(sample.scoring));
-    hash.field("choices", sample.n_choices);
-  }
+  hash.field("scoring", static_cast<uint64_t>(sample.scoring));
+  hash.field("choices", sample.n_choices);
   return to_hex(hash.digest()).substr(0, kDigits);
 }
 

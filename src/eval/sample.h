@@ -19,8 +19,9 @@ enum class Scoring {
 };
 
 struct Sample {
-  std::string id;                    // its own among the samples of a file
-  std::string question;              // a choice's holds its options, a line each: "A. ..."
+  std::string id;  // its own among the samples of a file
+  std::string
+      question;  // what is searched for; a choice's holds its options, a line each: "A. ..."
   std::vector<std::string> answers;  // alternatives, at least one, none blank; of a choice: "A"
   // In the order of the prompt, none blank. None at all where they have to be retrieved.
   std::vector<PassageText> passages;
@@ -32,8 +33,8 @@ inline constexpr size_t kMaxChoices = 26;
 // "A" for 0.
 std::string choice_letter(size_t choice);
 
-// How a summary is asked for, behind what it should be of.
-inline constexpr std::string_view kSummaryRequest = "Answer in a few sentences.";
+// Its passages and question, a summary's with the request for a few sentences; all else is default.
+Request request_of(const Sample& sample);
 
 struct ReadLimits {
   size_t n_samples = 0;   // the first so many of the file; 0: all

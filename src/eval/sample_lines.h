@@ -2,6 +2,7 @@
 // What the readers of questions and passages share: JSONL line by line, with errors that name the
 // line. Pure functions, but for the file that one of them reads; thread-safe.
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,10 @@
 #include "eval/sample.h"
 
 namespace tessera {
+
+// What is cut into passages here has no tokenizer at hand.
+inline constexpr size_t kBytesPerToken = 4;
+inline constexpr int32_t kPassageTokens = 512;
 
 // Where something was read.
 struct Place {

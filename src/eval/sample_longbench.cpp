@@ -19,9 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kBytesPerToken = 4;
-constexpr int32_t kPassageTokens = 512;
-
 struct Dataset {
   std::string_view name;
   Scoring scoring;
@@ -92,8 +89,7 @@ std::vector<MarkedPassage> split_passages(std::string_view context) {
 std::string question_of(const json& row, Scoring scoring, const Place& at) {
   const json& input = member(row, "input");
   const bool is_empty = input.is_string() && is_blank(input.get_ref<const std::string&>());
-  if (scoring == Scoring::kSummary && is_empty)
-    return fmt::format("What do these texts report? {}", kSummaryRequest);
+  if (scoring == Scoring::kSummary && is_empty) return "What do these texts report?";
   return string_of(input, "\"input\"", at);
 }
 

@@ -19,11 +19,10 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr size_t kBytesPerToken = 4;
 constexpr std::array<size_t, 3> kLengths = {1000, 2000, 4000};   // tokens' worth
 constexpr std::array<size_t, 5> kDepths = {0, 25, 50, 75, 100};  // percent
 constexpr size_t kRepeats = 5;
-constexpr size_t kPassageBytes = 512 * kBytesPerToken;
+constexpr size_t kPassageBytes = size_t{kPassageTokens} * kBytesPerToken;
 // How far before a place the end of a sentence is looked for: few are longer.
 constexpr size_t kSentenceBytes = 512;
 constexpr const char* kQuestion = "Which number opens the harbour gate?";
@@ -90,18 +89,20 @@ void add_depths(std::string_view haystack, const std::string& suffix, std::mt199
   }
 }
 
+[[noreturn]] void refuse(std::string_view origin, const std::string& why) {
+  throw Error(ErrorCode::kInvalidRequest, fmt::format("{} - {}", origin, why));
+}
+
 void check(std::string_view text, std::string_view origin) {
   const size_t n_needed = 2 * kLengths.back() * kBytesPerToken;
-  if (const std::optional<size_t> bad = invalid_utf8_offset(text)) {
-    throw Error(
-        ErrorCode::kInvalidRequest,
-        fmt::format("{} - is not valid UTF-8 at byte {} - give a plain text", origin, *bad));
-  }
+  if (const std::optional<size_t> bad = invalid_utf8_offset(text))
+    refuse(origin, fmt::format("is not valid UTF-8 at byte {} - give a plain text", *bad));
+  if (text.find('\0') != std::string_view::npos)
+    refuse(origin, "holds a zero byte - give a plain text");
   if (text.size() < n_needed) {
-    throw Error(ErrorCode::kInvalidRequest,
-                fmt::format("{} - has {} bytes, too few to hide something in - give a text of at "
-                            "least {}",
-                            origin, text.size(), n_needed));
+    refuse(origin, fmt::format("has {} bytes, too few to hide something in - give a text of at "
+                               "least {}",
+                               text.size(), n_needed));
   }
 }
 
@@ -115,6 +116,8 @@ std::vector<Sample> make_needles(std::string_view text, std::string_view origin,
   for (size_t repeat = 1; repeat <= kRepeats; ++repeat) {
     for (const size_t length : kLengths) {
       const std::string_view haystack = part_of(text, length * kBytesPerToken, random);
+      if (haystack.empty())
+        refuse(origin, "has long parts of white space alone - give a text of sentences");
       add_depths(haystack, fmt::format("l{}-{}", length, repeat), random, limits.n_passages, out);
     }
   }

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "base/error.h"
+#include "eval/sample_testing.h"
 
 namespace tessera {
 namespace {
@@ -108,17 +108,13 @@ TEST(Needles, SameTextGivesTheSameQuestions) {
 }
 
 TEST(Needles, TextThatCannotServeIsRefused) {
-  const auto said = [](const std::string& text) -> std::string {
-    try {
-      make_needles(text, "novel.txt", {});
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kInvalidRequest);
-      return error.what();
-    }
-    return "";
+  const auto said = [](const std::string& text) {
+    return sample_testing::refusal_of([&text] { make_needles(text, "novel.txt", {}); });
   };
   EXPECT_THAT(said("too short"), HasSubstr("novel.txt - has 9 bytes, too few"));
   EXPECT_THAT(said(novel(40'000) + "\xC3\x28"), HasSubstr("not valid UTF-8"));
+  EXPECT_THAT(said(novel(40'000) + std::string(1, '\0')), HasSubstr("zero byte"));
+  EXPECT_THAT(said(std::string(40'000, ' ')), HasSubstr("white space alone"));
 }
 
 }  // namespace

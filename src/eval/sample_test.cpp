@@ -8,12 +8,15 @@
 #include <string>
 
 #include "base/error.h"
+#include "eval/sample_testing.h"
 #include "store/store_testing.h"
 
 namespace tessera {
 namespace {
 
 using nlohmann::json;
+using sample_testing::refusal_of;
+using sample_testing::texts;
 using testing::HasSubstr;
 
 json row(const std::string& id) {
@@ -27,20 +30,8 @@ json row(const std::string& id) {
           {"meta", {{"level", "easy"}}}};
 }
 
-std::vector<std::string> texts(const Sample& sample) {
-  std::vector<std::string> out;
-  for (const PassageText& p : sample.passages) out.push_back(p.text);
-  return out;
-}
-
 std::string error_of(const std::string& text) {
-  try {
-    parse_qa(text, "q.jsonl", {});
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidRequest);
-    return error.what();
-  }
-  return "";
+  return refusal_of([&text] { parse_qa(text, "q.jsonl", {}); });
 }
 
 TEST(ParseQa, ReadsEveryFieldThatCounts) {
@@ -166,7 +157,8 @@ TEST(ParseSummaries, QueryAsksForSentencesAndTheReferenceIsTheAnswer) {
 
   const Sample sample = parse_summaries(summary.dump(), "s.jsonl", {.n_passages = 2}).front();
 
-  EXPECT_EQ(sample.question, "what was said? Answer in a few sentences.");
+  EXPECT_EQ(sample.question, "what was said?") << "no words of ours are searched for";
+  EXPECT_EQ(request_of(sample).question, "what was said? Answer in a few sentences.");
   EXPECT_THAT(sample.answers, testing::ElementsAre("Nothing of note."));
   EXPECT_EQ(sample.scoring, Scoring::kSummary);
   EXPECT_THAT(texts(sample), testing::ElementsAre("one", "three"));

@@ -248,9 +248,7 @@ void TuningRun::build_passages(const Request& request, const Sample& sample) {
 }
 
 Request TuningRun::request_of(const Sample& sample) const {
-  Request out;
-  out.passages = sample.passages;
-  out.question = sample.question;
+  Request out = tessera::request_of(sample);
   out.policy = inputs_.policy;
   out.policy_options = inputs_.policy_options;
   out.anchor = inputs_.anchor;

@@ -41,7 +41,8 @@ struct KvGeometry {
 struct Lineage {
   uint32_t approximation_depth = 0;  // 0: what full prefill gives; n: made over KV of depth n - 1
   float recompute_ratio = 1.0F;      // share of its own tokens that were computed; 1: all
-  // How the segments up to it were found, by the request that made it: bit 1 << Match of each.
+  // How the segments up to it were found, by the request that made it: bit 1 << Match of each. 0 of
+  // what an index run makes, or a request just so: the preamble, and chunks behind their anchor.
   uint32_t sources = 0;
   bool operator==(const Lineage&) const = default;
 };

@@ -140,6 +140,22 @@ BlobOutcome verify_checked(const fs::path& path, const ChunkKey& key) {
   return is_whole ? BlobOutcome::kFound : BlobOutcome::kCorrupt;
 }
 
+// The clock by which the file system stamps what it writes.
+timespec clock_now() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return now;
+}
+
+// Of access and of change, as utimensat() takes them.
+std::array<timespec, 2> blob_times(KvKind kind) {
+  const timespec now = {0, UTIME_NOW};
+  if (kind == KvKind::kAnchored) return {now, now};
+  timespec used = clock_now();
+  used.tv_sec -= kInContextLag.count();
+  return {now, used};
+}
+
 }  // namespace
 
 BlobRead read_blob(const fs::path& path, const ExpectedChunk& expected) {
@@ -167,20 +183,24 @@ bool write_blob(const fs::path& path, const ChunkKey& key, const KvChunk& chunk,
                 std::string& error) {
   const std::vector<std::byte> head = chunk_head(key, chunk);
   const std::span<const std::byte> pieces[] = {head, chunk.payload()};
-  return write_file_atomic(path, pieces, error);
+  // Before the name is there: who scans meanwhile sees the right kind.
+  return write_file_atomic(path, pieces, error, blob_times(kind_of(chunk.lineage()))[1]);
 }
 
 BlobTime blob_time(fs::file_time_type file_time) {
-  const auto now = fs::file_time_type::clock::now();
-  if (file_time > now - kInContextLag / 2) return {file_time, KvKind::kAnchored};
-  return {file_time + kInContextLag, KvKind::kInContext};
+  const auto system_time = std::chrono::file_clock::to_sys(file_time);
+  const KvKind kind =
+      blob_kind(std::chrono::floor<std::chrono::seconds>(system_time.time_since_epoch()).count());
+  return {kind == KvKind::kInContext ? file_time + kInContextLag : file_time, kind};
+}
+
+KvKind blob_kind(int64_t seconds) {
+  const int64_t limit = clock_now().tv_sec - kInContextLag.count() / 2;
+  return seconds < limit ? KvKind::kInContext : KvKind::kAnchored;
 }
 
 void set_blob_time(const fs::path& path, KvKind kind) {
-  timespec time = {};
-  ::clock_gettime(CLOCK_REALTIME, &time);
-  if (kind == KvKind::kInContext) time.tv_sec -= kInContextLag.count();
-  const std::array times = {time, time};  // of access and of change
+  const std::array times = blob_times(kind);
   ::utimensat(AT_FDCWD, path.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
 }
 

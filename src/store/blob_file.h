@@ -46,7 +46,9 @@ struct BlobTime {
   KvKind kind = KvKind::kAnchored;
 };
 BlobTime blob_time(std::filesystem::file_time_type file_time);
-// Used now. Nothing when the file is gone or the system refuses.
+KvKind blob_kind(int64_t seconds);  // of the file time, since 1970
+// Used now. Nothing when the file is gone or the system refuses; a chunk that is read again then
+// tells its kind anew.
 void set_blob_time(const std::filesystem::path& path, KvKind kind);
 
 }  // namespace tessera

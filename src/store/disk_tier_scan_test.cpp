@@ -66,6 +66,24 @@ TEST_F(DiskTierScan, ServingWithoutALimitScansNothing) {
   EXPECT_EQ(lazy->stats().bytes, 3 * file_bytes_);
 }
 
+// As of an older version, or copied without times.
+TEST_F(DiskTierScan, KindThatTheFileTimeDoesNotTellIsLearntByReading) {
+  const ChunkPtr in_context = std::make_shared<const KvChunk>(
+      kGeometry, store_testing::ids_of(1, 5), Lineage{.recompute_ratio = 0.5F, .sources = 2},
+      std::vector<std::byte>(chunk_->payload().begin(), chunk_->payload().end()));
+  ASSERT_TRUE(tier_->put(key_number(1), chunk_));
+  ASSERT_TRUE(tier_->put(key_number(2), in_context));
+  fs::last_write_time(path_of(key_number(2)), fs::file_time_type::clock::now());
+  tier_ = open(2 * file_bytes_);
+  ASSERT_EQ(tier_->stats().entries, 2U);
+  ASSERT_NE(get_like(*tier_, key_number(2), in_context), nullptr);
+
+  ASSERT_TRUE(tier_->put(key_number(3), chunk_));
+
+  EXPECT_TRUE(tier_->contains(key_number(1))) << "though it was not used for longer";
+  EXPECT_FALSE(tier_->contains(key_number(2)));
+}
+
 TEST_F(DiskTierScan, TotalsStayRightAfterTheScan) {
   ASSERT_TRUE(tier_->put(key_, chunk_));
   ASSERT_TRUE(tier_->put(key_number(2), chunk_));

@@ -19,11 +19,9 @@ void LruIndex::set(const ChunkKey& key, uint64_t bytes, KvKind new_kind) {
   entries_[key] = {bytes, new_kind, std::prev(those.ages.end())};
 }
 
-void LruIndex::touch(const ChunkKey& key) {
+void LruIndex::touch(const ChunkKey& key, KvKind kind) {
   const auto it = entries_.find(key);
-  if (it == entries_.end()) return;
-  std::list<ChunkKey>& ages = kind(it->second.kind).ages;
-  ages.splice(ages.end(), ages, it->second.age);
+  if (it != entries_.end()) set(key, it->second.bytes, kind);
 }
 
 bool LruIndex::erase(const ChunkKey& key) {
@@ -36,14 +34,14 @@ bool LruIndex::erase(const ChunkKey& key) {
   return true;
 }
 
-std::optional<ChunkKey> LruIndex::victim() const {
+std::optional<ChunkKey> LruIndex::victim(uint64_t bytes, KvKind new_kind) const {
   constexpr uint64_t kInContextPart = 8;  // one in so many bytes
   if (entries_.empty()) return std::nullopt;
   const Kind& in_context = kind(KvKind::kInContext);
   const Kind& anchored = kind(KvKind::kAnchored);
-  const bool is_over = anchored.ages.empty() ||
-                       (!in_context.ages.empty() && in_context.bytes > bytes() / kInContextPart);
-  return (is_over ? in_context : anchored).ages.front();
+  const uint64_t then = in_context.bytes + (new_kind == KvKind::kInContext ? bytes : 0);
+  const bool is_over = !in_context.ages.empty() && then > (this->bytes() + bytes) / kInContextPart;
+  return (is_over || anchored.ages.empty() ? in_context : anchored).ages.front();
 }
 
 std::vector<ChunkKey> LruIndex::keys() const {

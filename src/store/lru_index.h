@@ -3,9 +3,10 @@
 // guards it with its own mutex.
 //
 // The least recently used goes first, of two kinds apart: KV that requests leave behind in their
-// own context (is_in_context) fills at most an eighth of a full tier. Each request brings new such
-// KV, and of a stream of new combinations hardly any serves again, so that one order for all would
-// let it flush the anchored chunks, which serve in every combination and save many more rows.
+// own context (is_in_context) fills at most an eighth of a full tier, or one chunk where that is
+// more. Each request brings new such KV, and of a stream of new combinations hardly any serves
+// again, so that one order for all would let it flush the anchored chunks, which serve in every
+// combination and save many more rows.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,14 +30,15 @@ class LruIndex {
   // Adds the entry or changes its size and kind, and makes it the most recently used.
   void set(const ChunkKey& key, uint64_t bytes, KvKind kind);
 
-  // Makes the entry the most recently used; nothing when it is not there.
-  void touch(const ChunkKey& key);
+  // Makes the entry the most recently used of `kind`, which may be another than was thought;
+  // nothing when it is not there.
+  void touch(const ChunkKey& key, KvKind kind);
 
   bool erase(const ChunkKey& key);
   bool contains(const ChunkKey& key) const { return entries_.contains(key); }
 
-  // The entry to evict first; nothing when empty.
-  std::optional<ChunkKey> victim() const;
+  // The entry to evict first, to make room for `bytes` of `kind`; nothing when empty.
+  std::optional<ChunkKey> victim(uint64_t bytes, KvKind kind) const;
 
   std::vector<ChunkKey> keys() const;
   uint64_t bytes() const { return kinds_[0].bytes + kinds_[1].bytes; }

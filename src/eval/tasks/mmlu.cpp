@@ -10,7 +10,7 @@ Task make_mmlu() {
           "mcq",
           "mmlu.SPLIT.jsonl",
           read_choice_file,
-          false};
+          Passages::kRetrieved};
 }
 
 }  // namespace tessera

@@ -9,7 +9,7 @@ Task make_mmlu_pro() {
           "mcq",
           "mmlu_pro.SPLIT.jsonl",
           read_choice_file,
-          false};
+          Passages::kRetrieved};
 }
 
 }  // namespace tessera

@@ -14,8 +14,9 @@ std::vector<Sample> read_needles(const std::filesystem::path& file, const ReadLi
 }  // namespace
 
 Task make_needle() {
-  return {"needle", "a number somewhere in parts of a novel", "text", "frankenstein.txt",
-          read_needles};
+  return {"needle",     "a number somewhere in parts of a novel",
+          "text",       "frankenstein.txt",
+          read_needles, Passages::kOfQuestion};
 }
 
 }  // namespace tessera

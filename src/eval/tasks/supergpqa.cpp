@@ -10,7 +10,7 @@ Task make_supergpqa() {
           "mcq",
           "supergpqa.SPLIT.jsonl",
           read_choice_file,
-          false};
+          Passages::kRetrieved};
 }
 
 }  // namespace tessera

@@ -39,6 +39,13 @@ struct ScannedBlob {
   ChunkKey key;
 };
 
+// What room is made for. Under its key something may lie that it replaces.
+struct Newcomer {
+  ChunkKey key;
+  uint64_t bytes = 0;
+  KvKind kind = KvKind::kAnchored;
+};
+
 // Blobs of one folder of the fan-out. Files with other names are not ours and are let be.
 void scan_folder(const fs::path& folder, std::vector<ScannedBlob>& found) {
   std::error_code failed;
@@ -94,7 +101,7 @@ class DiskTier : public Tier {
     CHECK(chunk != nullptr);
     const uint64_t bytes = chunk_layout(chunk->geometry(), chunk->n_tokens()).file_bytes;
     const FileDescriptor turn = wait_for_turn();
-    if (!reserve(bytes, key, turn)) return false;
+    if (!reserve({key, bytes, kind_of(chunk->lineage())}, turn)) return false;
     std::string error;
     const bool is_kept = write(key, *chunk, error);
     const std::lock_guard lock(mutex_);
@@ -234,7 +241,7 @@ class DiskTier : public Tier {
     if (has_scanned_ || !is_trusted_) return;
     scan();
     has_scanned_ = true;
-    make_room(0, {});
+    make_room({});
   }
 
   void scan() {
@@ -268,9 +275,7 @@ class DiskTier : public Tier {
     if (!has_scanned_) return;
     struct stat status = {};
     if (::lstat(path_of(key).c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-      std::error_code gone;
-      const BlobTime time = blob_time(fs::last_write_time(path_of(key), gone));
-      index_.set(key, static_cast<uint64_t>(status.st_size), time.kind);
+      index_.set(key, static_cast<uint64_t>(status.st_size), blob_kind(status.st_mtim.tv_sec));
     } else {
       index_.erase(key);
     }
@@ -280,7 +285,7 @@ class DiskTier : public Tier {
   void use(const ChunkKey& key, KvKind kind) {
     set_blob_time(path_of(key), kind);
     if (index_.contains(key)) {
-      index_.touch(key);
+      index_.touch(key, kind);
     } else {
       refresh(key);
     }
@@ -302,12 +307,14 @@ class DiskTier : public Tier {
 
   // Evicts until `bytes` more fit under the limit; false when they cannot. The chunk that is about
   // to be replaced goes first: it and its successor would lie on the disk together for a moment.
-  bool make_room(uint64_t bytes, const ChunkKey& replaced) {
+  bool make_room(const Newcomer& newcomer) {
     if (limit_bytes_ == 0) return true;
-    if (bytes > limit_bytes_) return false;
+    if (newcomer.bytes > limit_bytes_) return false;
     scan_once();
-    while (index_.bytes() + reserved_bytes_ + bytes > limit_bytes_) {
-      const std::optional<ChunkKey> victim = index_.contains(replaced) ? replaced : index_.victim();
+    while (index_.bytes() + reserved_bytes_ + newcomer.bytes > limit_bytes_) {
+      const std::optional<ChunkKey> victim = index_.contains(newcomer.key)
+                                                 ? newcomer.key
+                                                 : index_.victim(newcomer.bytes, newcomer.kind);
       if (!victim) return false;
       std::error_code failed;
       remove(*victim, failed);
@@ -320,7 +327,7 @@ class DiskTier : public Tier {
   }
 
   // Takes the lock. The bytes count against the limit while they are written without it.
-  bool reserve(uint64_t bytes, const ChunkKey& replaced, const FileDescriptor& turn) {
+  bool reserve(const Newcomer& newcomer, const FileDescriptor& turn) {
     const std::lock_guard lock(mutex_);
     if (!is_trusted_) {
       ++counters_.errors;
@@ -330,19 +337,16 @@ class DiskTier : public Tier {
       fail(std::string("the lock file cannot be written: ") + std::strerror(errno));
       return false;
     }
-    if (!make_room(bytes, replaced)) return false;
-    sweep_once(replaced);
-    reserved_bytes_ += bytes;
+    if (!make_room(newcomer)) return false;
+    sweep_once(newcomer.key);
+    reserved_bytes_ += newcomer.bytes;
     return true;
   }
 
   // Needs no lock.
   bool write(const ChunkKey& key, const KvChunk& chunk, std::string& error) const {
     const fs::path path = path_of(key);
-    if (!try_make_private_dir(path.parent_path(), error) || !write_blob(path, key, chunk, error))
-      return false;
-    if (is_in_context(chunk.lineage())) set_blob_time(path, KvKind::kInContext);
-    return true;
+    return try_make_private_dir(path.parent_path(), error) && write_blob(path, key, chunk, error);
   }
 
   const fs::path dir_;

@@ -30,22 +30,23 @@ class RamTier : public Tier {
       return nullptr;
     }
     ++counters_.hits;
-    index_.touch(key);
+    index_.touch(key, kind_of(it->second->lineage()));
     return it->second;
   }
 
   bool put(const ChunkKey& key, ChunkPtr chunk) override {
     CHECK(chunk != nullptr);
     const uint64_t bytes = bytes_of(*chunk);
+    const KvKind kind = kind_of(chunk->lineage());
     const std::lock_guard lock(mutex_);
     drop(key);
     if (limit_bytes_ != 0 && bytes > limit_bytes_) return false;
     while (limit_bytes_ != 0 && index_.bytes() + bytes > limit_bytes_) {
-      const std::optional<ChunkKey> victim = index_.victim();
+      const std::optional<ChunkKey> victim = index_.victim(bytes, kind);
       if (!victim) break;
       drop(*victim);
     }
-    index_.set(key, bytes, kind_of(chunk->lineage()));
+    index_.set(key, bytes, kind);
     chunks_[key] = std::move(chunk);
     return true;
   }

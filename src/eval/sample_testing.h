@@ -13,6 +13,7 @@ namespace tessera::sample_testing {
 
 inline std::vector<std::string> texts(const Sample& sample) {
   std::vector<std::string> out;
+  out.reserve(sample.passages.size());
   for (const PassageText& p : sample.passages) out.push_back(p.text);
   return out;
 }

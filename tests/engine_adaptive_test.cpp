@@ -170,15 +170,28 @@ TEST_F(AdaptiveContextTest, ConfidenceIsReadFromTheLastLayersOfThePrompt) {
   const Prompt prompt = engine.prompt_of(r);
   StepOptions options;
   options.logit_rows = {static_cast<int32_t>(prompt.ids.size()) - 1};
-  for (int32_t layer = std::max(0, config.n_layers - kCertaintyLayers); layer < config.n_layers;
+  for (int32_t layer = std::max(0, config.n_layers - certainty_layers({})); layer < config.n_layers;
        ++layer)
     options.logit_layers.push_back(layer);
   engine.kv().clear();
   const std::vector<int32_t> at = positions_from(0, prompt.ids.size());
   const Certainty expected = certainty_of(
       engine.decoder().prefill({&engine.kv(), prompt.ids, at}, options, {}).logits, config.n_vocab);
-  EXPECT_NEAR(got.adaptive->rounds.back().certainty.kl, expected.kl, 1e-2);
+  EXPECT_NEAR(got.adaptive->rounds.back().certainty.kl.value(), expected.kl.value(), 1e-2);
   EXPECT_NEAR(got.adaptive->rounds.back().certainty.entropy, expected.entropy, 1e-2);
+}
+
+TEST_F(AdaptiveContextTest, WithoutWeightTheOtherLayersAreNotRead) {
+  Request r = adaptive("full", "AB", kNever);
+  const std::vector<Round> with = rig_.prefill(r).adaptive->rounds;
+  r.adaptive->confidence.lambda = 0;
+  const std::vector<Round> without = rig_.prefill(r).adaptive->rounds;
+  ASSERT_EQ(without.size(), with.size());
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_TRUE(with[i].certainty.kl);
+    EXPECT_FALSE(without[i].certainty.kl);
+    EXPECT_NEAR(without[i].certainty.entropy, with[i].certainty.entropy, 1e-6);
+  }
 }
 
 TEST_F(AdaptiveContextTest, OptionsThatMakeNoSenseAreRefusedAndTheEngineStays) {

@@ -1,5 +1,7 @@
 #include "engine/answer_json.h"
 
+#include <optional>
+
 namespace tessera {
 
 nlohmann::json to_json(const Account& a) {
@@ -23,8 +25,9 @@ nlohmann::json to_json(const Timings& t) {
 nlohmann::json to_json(const AdaptiveReport& report) {
   nlohmann::json rounds = nlohmann::json::array();
   for (const Round& r : report.rounds) {
+    const std::optional<double>& kl = r.certainty.kl;
     rounds.push_back({{"passages", r.n_passages},
-                      {"kl", r.certainty.kl},
+                      {"kl", kl ? nlohmann::json(*kl) : nlohmann::json()},
                       {"entropy", r.certainty.entropy},
                       {"confidence", r.confidence},
                       {"rows", r.rows},

@@ -114,7 +114,7 @@ std::optional<double> cross_fitted_loss(std::span<const GridPoint> points, doubl
 double kl_scale_of(std::span<const AdaptiveQuestion> questions) {
   std::vector<double> kl;
   for (const AdaptiveQuestion& question : questions) {
-    for (const Certainty& certainty : question.certainty) kl.push_back(certainty.kl);
+    for (const Certainty& certainty : question.certainty) kl.push_back(certainty.kl.value_or(0));
   }
   CHECK(!kl.empty());
   return std::max(median(std::move(kl)), kSmallestKlScale);

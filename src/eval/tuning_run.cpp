@@ -388,7 +388,7 @@ AdaptiveQuestion TuningRun::measure_adaptive(const Sample& sample) {
   const Prefilled prefilled = engine_.prefill(growing, hooks_.stop);
   CHECK(prefilled.adaptive);
   for (const Round& round : prefilled.adaptive->rounds) {
-    check_finite(round.certainty.kl + round.certainty.entropy, sample);
+    check_finite(round.certainty.kl.value_or(0) + round.certainty.entropy, sample);
     out.certainty.push_back(round.certainty);
     out.rows.push_back(round.rows + round.probe_rows);
   }

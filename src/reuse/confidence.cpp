@@ -38,17 +38,18 @@ Certainty certainty_of(std::span<const float> logits, int32_t n_vocab) {
   const Moments of_last = moments_of(last, last);
   Certainty out;
   out.entropy = of_last.log_sum - of_last.mean;
+  double kl = 0;
   for (size_t layer = 0; layer < n_before; ++layer) {
     const Moments m = moments_of(logits.subspan(layer * width, width), last);
-    out.kl += (m.mean - m.log_sum) - (m.mean_of_other - of_last.log_sum);
+    kl += (m.mean - m.log_sum) - (m.mean_of_other - of_last.log_sum);
   }
-  if (n_before > 0) out.kl /= static_cast<double>(n_before);
+  if (n_before > 0) out.kl = kl / static_cast<double>(n_before);
   return out;
 }
 
 double confidence_of(const Certainty& certainty, const ConfidenceOptions& options,
                      int32_t n_vocab) {
-  const double agreement = std::exp(-certainty.kl / options.kl_scale);
+  const double agreement = std::exp(-certainty.kl.value_or(0) / options.kl_scale);
   const double sharpness = n_vocab > 1 ? 1.0 - certainty.entropy / std::log(n_vocab) : 1.0;
   return options.lambda * agreement + (1.0 - options.lambda) * sharpness;
 }

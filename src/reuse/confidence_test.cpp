@@ -12,13 +12,14 @@ namespace {
 TEST(Certainty, OfEqualLayersThereIsNoDivergence) {
   const std::vector<float> logits = {0, 1, 2, 0, 1, 2, 0, 1, 2};
   const Certainty c = certainty_of(logits, 3);
-  EXPECT_NEAR(c.kl, 0, 1e-12);
+  EXPECT_NEAR(c.kl.value(), 0, 1e-12);
   EXPECT_GT(c.entropy, 0);
 }
 
 TEST(Certainty, EntropyOfEvenLogitsIsTheLogarithmOfTheirNumber) {
   const std::vector<float> logits(8, 5.0F);
   EXPECT_NEAR(certainty_of(logits, 4).entropy, std::log(4), 1e-9);
+  EXPECT_FALSE(certainty_of(std::span(logits).first(4), 4).kl);
 }
 
 TEST(Certainty, DivergenceIsOfEachLayerFromTheLast) {
@@ -27,7 +28,7 @@ TEST(Certainty, DivergenceIsOfEachLayerFromTheLast) {
   const std::vector<float> logits = {l, 0, 0, l, 0, 0};
   const double each = 0.75 * std::log(1.5) + 0.25 * std::log(0.5);
   const Certainty c = certainty_of(logits, 2);
-  EXPECT_NEAR(c.kl, each, 1e-6);
+  EXPECT_NEAR(c.kl.value(), each, 1e-6);
   EXPECT_NEAR(c.entropy, std::log(2), 1e-9);
 }
 
@@ -35,7 +36,7 @@ TEST(Certainty, TokensThatCannotComeCountForNothing) {
   const float none = -std::numeric_limits<float>::infinity();
   const std::vector<float> logits = {0, 0, none, 0, 0, none};
   const Certainty c = certainty_of(logits, 3);
-  EXPECT_NEAR(c.kl, 0, 1e-12);
+  EXPECT_NEAR(c.kl.value(), 0, 1e-12);
   EXPECT_NEAR(c.entropy, std::log(2), 1e-9);
 }
 

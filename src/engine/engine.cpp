@@ -312,9 +312,8 @@ void Engine::compute(Work& work, std::span<const int32_t> rows, Prefilled& out) 
   options.layers.begin = work.probe.resume_at;
   options.logit_rows = {static_cast<int32_t>(tokens.size()) - 1};
   if (work.request.adaptive) {
-    const int32_t n = certainty_layers(work.request.adaptive->confidence);
-    const int32_t first = std::max(options.layers.begin, config.n_layers - n);
-    for (int32_t layer = first; layer < config.n_layers; ++layer)
+    int32_t layer = config.n_layers - certainty_layers(work.request.adaptive->confidence);
+    for (layer = std::max(layer, options.layers.begin); layer < config.n_layers; ++layer)
       options.logit_layers.push_back(layer);
   }
   options.capture_kv = publishes(work, out);

@@ -32,11 +32,13 @@ struct TraceRow {
   int32_t n_full = 0;  // tokens of the prompt with all passages
   double rows = 0;     // computed, the probe's and repeated ones included
   double ttft_ms = 0;
+  double answer_ms = 0;   // from the question's arrival to the end of its answer
   double publish_ms = 0;  // after the answer
   bool is_published = true;
   double f1 = 0;
   double exact_match = 0;  // 0 or 1
   double kl = 0;           // to full prefill of all passages, nats
+  double top1 = 1;         // share of positions whose likeliest token is that of full prefill
   double kl_seen = 0;      // to full prefill of the passages that were seen, nats
   int32_t n_given = 0;     // passages
   int32_t n_seen = 0;

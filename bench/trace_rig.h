@@ -59,6 +59,11 @@ class TraceRig {
   // be novel.
   std::vector<TraceRequest> requests(size_t n_requests, int32_t top_k, size_t& n_shuffled) const;
 
+  // The `top_k` best passages of a question.
+  PassageList retrieve(size_t question, int32_t top_k) const {
+    return search_->best(data_.questions[question].question, top_k);
+  }
+
   // Ids of each passage as a chunk.
   std::span<const std::vector<int32_t>> chunk_ids();
   // Bytes on disk of the whole corpus in this geometry.

@@ -24,7 +24,7 @@ PLUGINS = (
     ("src/store/tiers/", r".*", ("src/store/tiers/registry.cpp",)),
     ("src/model/arch/", r".*", ("src/model/arch/registry.cpp",)),
     ("src/eval/tasks/", r".*", ("src/eval/registry.cpp",)),
-    ("apps/tessera/", r"cmd_.*", ("apps/tessera/main.cpp", "apps/tessera/cmd_bench.cpp")),
+    ("apps/tessera/", r"cmd_.*", tuple(f"apps/tessera/{name}.cpp" for name in ("main", "cmd_bench", "cmd_analyze"))),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 MARKER = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")

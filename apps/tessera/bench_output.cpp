@@ -367,21 +367,8 @@ std::string trace_text(const TraceReport& report) {
   return std::visit([](const auto& r) { return text_of(r); }, report);
 }
 
-void print_bench_results(const Session& session, std::span<const BenchResult> results,
-                         std::span<const uint64_t> seeds, const json& run) {
-  if (!session.json()) {
-    Table table({{"measurement"},
-                 {"value", Table::Align::kRight},
-                 {"unit"},
-                 {"target", Table::Align::kRight},
-                 {""}});
-    for (const BenchResult& r : results) {
-      table.add_row({r.name, fmt::format("{:.4g}", r.value), r.unit,
-                     r.target ? fmt::format("{} {:.4g}", r.at_most ? "<=" : ">=", *r.target) : "",
-                     r.target ? (r.ok() ? "ok" : "MISSED") : ""});
-    }
-    return session.print(table.text());
-  }
+json bench_json(std::span<const BenchResult> results, std::span<const uint64_t> seeds,
+                const json& run) {
   const BuildInfo build = build_info();
   json rows = json::array();
   for (const BenchResult& r : results) {
@@ -400,7 +387,25 @@ void print_bench_results(const Session& session, std::span<const BenchResult> re
               {"seeds", drawn},
               {"results", rows}};
   if (!run.is_null()) out["run"] = run;
-  session.print_json(out);
+  return out;
+}
+
+void print_bench_results(const Session& session, std::span<const BenchResult> results,
+                         std::span<const uint64_t> seeds, const json& run) {
+  if (!session.json()) {
+    Table table({{"measurement"},
+                 {"value", Table::Align::kRight},
+                 {"unit"},
+                 {"target", Table::Align::kRight},
+                 {""}});
+    for (const BenchResult& r : results) {
+      table.add_row({r.name, fmt::format("{:.4g}", r.value), r.unit,
+                     r.target ? fmt::format("{} {:.4g}", r.at_most ? "<=" : ">=", *r.target) : "",
+                     r.target ? (r.ok() ? "ok" : "MISSED") : ""});
+    }
+    return session.print(table.text());
+  }
+  session.print_json(bench_json(results, seeds, run));
 }
 
 }  // namespace tessera

@@ -11,8 +11,12 @@
 
 namespace tessera {
 
-// A table for people; under --json one object with machine, commit, the seeds of what was drawn at
-// random and, where it is not null, `run`: what was run.
+// For machines: one object with machine, commit, the seeds of what was drawn at random and, where
+// it is not null, `run`: what was run.
+nlohmann::json bench_json(std::span<const BenchResult> results, std::span<const uint64_t> seeds,
+                          const nlohmann::json& run);
+
+// A table for people; under --json that object.
 void print_bench_results(const Session& session, std::span<const BenchResult> results,
                          std::span<const uint64_t> seeds = {}, const nlohmann::json& run = {});
 

@@ -2,23 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text_util.h"
 #include "eval/attention_map.h"
 #include "eval/heatmap.h"
 #include "eval/runner.h"
-#include "tessera/build_info.h"
+#include "tessera/analyze.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
 #include "tessera/model_profile.h"
@@ -29,14 +26,9 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-namespace fs = std::filesystem;
 
 constexpr const char* kCommand = "analyze attention";
 constexpr const char* kAllTasks = "all tasks";
-// What --out gets.
-constexpr const char* kNumbersName = "attention.json";
-constexpr const char* kSvgName = "attention.svg";
-constexpr const char* kPngName = "attention.png";
 
 struct AttentionOptions {
   ModelOptions model;
@@ -54,23 +46,6 @@ void check(const AttentionOptions& o) {
               fmt::format("{} - {} passages are too few to tell a predecessor from a sink - give "
                           "--passages of at least {}, or 0 for all",
                           kCommand, n_passages, kLeastAttentionChunks));
-}
-
-[[noreturn]] void refuse_file(const fs::path& path, const std::string& why) {
-  throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - make room or name another folder "
-                                          "with --out",
-                                          path.string(), why));
-}
-
-// A folder that cannot be written to, or one in the place of a file, must not cost the run.
-void make_writable(const fs::path& dir) {
-  make_private_dir(dir);
-  const ScratchFolder probe(dir);
-  for (const char* name : {kNumbersName, kSvgName, kPngName}) {
-    std::error_code ignored;
-    if (fs::is_directory(fs::symlink_status(dir / name, ignored)))
-      refuse_file(dir / name, "it is a folder");
-  }
 }
 
 struct PlannedPrompt {
@@ -228,24 +203,16 @@ json to_json(const TaskReport& t, const ModelConfig& config) {
           {"maps", std::move(maps)}};
 }
 
-json report_json(const AttentionOptions& o, Workspace& workspace, const std::string& model,
+json report_json(const AttentionOptions& o, Workspace& workspace,
                  const std::vector<TaskReport>& reports, bool is_complete) {
-  const BuildInfo build = build_info();
   const ModelConfig& config = workspace.model().config();
   json tasks_json = json::array();
   for (const TaskReport& task : reports) tasks_json.push_back(to_json(task, config));
-  return {{"version", build.version},
-          {"commit", build.commit},
-          {"model", model},
-          {"model_digest", workspace.engine().domain().model_digest},
-          {"weight_types", workspace.engine().domain().weight_types},
-          {"n_layers", config.n_layers},
-          {"split", o.questions.split},
-          {"limit", o.questions.limits.n_samples},
-          {"passages", o.questions.limits.n_passages},
-          {"complete", is_complete},
-          {"sink_layer", reports.back().reading.sink_layer},
-          {"tasks", std::move(tasks_json)}};
+  json out = analysis_json(o.model, o.questions, workspace, is_complete);
+  out["n_layers"] = config.n_layers;
+  out["sink_layer"] = reports.back().reading.sink_layer;
+  out["tasks"] = std::move(tasks_json);
+  return out;
 }
 
 HeatPanel shares_panel(const std::string& title, const AttentionReport& report,
@@ -277,8 +244,7 @@ HeatPanel map_panel(const AttentionMap& map, size_t layer) {
 HeatStrip strip_of(const TaskReport& task, const ModelConfig& config) {
   constexpr size_t kMaps = 4;
   const AttentionReport& report = task.report;
-  const bool is_text = !invalid_utf8_offset(task.task);
-  HeatStrip out = {is_text ? task.task : quote(task.task), {}};
+  HeatStrip out = {heat_title(task.task), {}};
   out.panels.push_back(shares_panel("chunks", report, config, &LayerAttention::chunks));
   out.panels.push_back(shares_panel("query", report, config, &LayerAttention::query));
   const auto commonest = std::max_element(
@@ -290,25 +256,12 @@ HeatStrip strip_of(const TaskReport& task, const ModelConfig& config) {
   return out;
 }
 
-void write_file(const fs::path& path, std::span<const std::byte> bytes) {
-  std::string why;
-  if (write_file_atomic(path, {&bytes, 1}, why)) return;
-  refuse_file(path, why);
-}
-
-void write_file(const fs::path& path, const std::string& text) {
-  write_file(path, std::as_bytes(std::span(text)));
-}
-
-void write_files(const fs::path& dir, const json& report, const std::vector<TaskReport>& reports,
-                 const ModelConfig& config) {
-  std::vector<HeatStrip> strips;
-  strips.reserve(reports.size());
-  for (const TaskReport& task : reports) strips.push_back(strip_of(task, config));
-  write_file(dir / kNumbersName,
-             report.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
-  write_file(dir / kSvgName, heatmap_svg(strips));
-  write_file(dir / kPngName, heatmap_png(strips));
+std::vector<HeatStrip> strips_of(const std::vector<TaskReport>& reports,
+                                 const ModelConfig& config) {
+  std::vector<HeatStrip> out;
+  out.reserve(reports.size());
+  for (const TaskReport& task : reports) out.push_back(strip_of(task, config));
+  return out;
 }
 
 void print_table(const Session& session, const std::vector<TaskReport>& reports) {
@@ -359,9 +312,8 @@ void store_sink_layer(const std::string& model_digest, int32_t layer) {
 void analyze_attention(Session& session, const AttentionOptions& o) {
   check(o);
   const std::vector<EvalSet> sets = read_sets(kCommand, o.questions);
-  if (!o.out.empty()) make_writable(o.out);
-  const StoreSettings settings;
-  Workspace workspace(o.model, settings);
+  const AnalysisFolder folder(o.out, "attention");
+  Workspace workspace(o.model, StoreSettings());
   const ModelConfig& config = workspace.model().config();
   check_layers_to_map(config);
   Engine& engine = workspace.engine();
@@ -369,9 +321,8 @@ void analyze_attention(Session& session, const AttentionOptions& o) {
   const Measured measured = measure(session, engine, sets, prompts);
   const std::vector<TaskReport> reports = reports_of(sets, measured, config);
 
-  const std::string model = o.model.model.empty() ? settings.model : o.model.model;
-  const json report = report_json(o, workspace, model, reports, measured.is_complete);
-  if (!o.out.empty()) write_files(o.out, report, reports, config);
+  const json report = report_json(o, workspace, reports, measured.is_complete);
+  if (folder.is_wanted()) folder.write(report, strips_of(reports, config));
   const AttentionReading& reading = reports.back().reading;
   const bool writes_profile = o.write_profile && measured.is_complete;
   if (writes_profile) store_sink_layer(engine.domain().model_digest, reading.sink_layer);
@@ -380,10 +331,11 @@ void analyze_attention(Session& session, const AttentionOptions& o) {
   } else {
     print_table(session, reports);
   }
-  if (!o.out.empty())
-    session.note(fmt::format("{}, {} and {} are in {}", kNumbersName, kSvgName, kPngName, o.out));
-  if (writes_profile)
-    session.note(fmt::format("the profile of {} has {}", model, sink_layer_text(reading)));
+  if (folder.is_wanted()) session.note(folder.text());
+  if (writes_profile) {
+    session.note(fmt::format("the profile of {} has {}", report.at("model").get<std::string>(),
+                             sink_layer_text(reading)));
+  }
   if (!measured.is_complete) {
     session.note(fmt::format("interrupted: the numbers are over the {} prompts that were ready{}",
                              measured.all.n_prompts(),
@@ -409,9 +361,13 @@ void add_attention(CLI::App& analyze, Session& session) {
 }  // namespace
 
 void add_analyze(CLI::App& app, Session& session) {
-  CLI::App* sub = app.add_subcommand("analyze", "Look into how a model reads its prompts");
+  CLI::App* sub = app.add_subcommand(
+      "analyze", "Look into how a model reads its prompts, and what policies choose in them");
   sub->require_subcommand(1);
   add_attention(*sub, session);
+  add_analyze_deviation(*sub, session);
+  add_analyze_overlap(*sub, session);
+  add_analyze_popularity(*sub, session);
 }
 
 }  // namespace tessera

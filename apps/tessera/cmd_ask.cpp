@@ -17,6 +17,7 @@
 #include "tessera/ask_report.h"
 #include "tessera/command.h"
 #include "tessera/format.h"
+#include "tessera/gate_policy.h"
 #include "tessera/model_profile.h"
 #include "tessera/policy_options.h"
 #include "tessera/workspace.h"
@@ -33,7 +34,7 @@ struct AskOptions {
   std::string passages_file;
   std::string system;
   std::string anchor;
-  std::string policy = "auto";
+  std::string policy = kAutoPolicy;
   PolicyOptions policy_options;
   AdaptiveContext adaptive;
   bool is_adaptive = false;
@@ -44,6 +45,7 @@ struct AskOptions {
   std::string compare;  // what stands behind --compare
   bool is_compared = false;
   bool no_stream = false;
+  bool is_forced = false;
 };
 
 struct Source {
@@ -344,32 +346,54 @@ void run_compare(Session& session, Engine& engine, const Request& request, const
   store_missed(session, engine, request, c.prefilled);
 }
 
-void report(const Session& session, const Answer& answer, const Request& request,
-            const Context& context, bool is_streamed) {
+// What an answer is reported with.
+struct Asked {
+  Request request;
+  Context context;
+  ChosenPolicy chosen;
+  bool is_streamed = false;
+};
+
+void report(const Session& session, const Answer& answer, const Asked& asked) {
+  const auto& [request, context, chosen, is_streamed] = asked;
   if (session.json()) {
     json out = to_json(answer);
     out["retrieved"] = to_json(context, &answer);
+    add_choice(chosen, out);
     return session.print_json(out);
   }
   session.print(is_streamed ? "\n" : answer.text + "\n");
   print_account(session, request, answer);
+  if (const std::string note = note_of(chosen); !note.empty()) session.note(note);
   print_sources(session, context, &answer);
 }
 
-void run_plain(Session& session, Engine& engine, const Request& request, const Context& context,
-               bool stream) {
+void run_plain(Session& session, Engine& engine, const Asked& asked) {
   const Engine::TextSink sink = [&](std::string_view text) {
-    if (stream) session.print(text);
+    if (asked.is_streamed) session.print(text);
   };
-  Prefilled prefilled = engine.prefill(request, session.stop_token());
-  prefilled.timings.retrieve_ms = context.retrieve_ms;
-  const Answer answer = engine.generate(request, prefilled, sink, session.stop_token());
-  report(session, answer, request, context, stream);
-  store_missed(session, engine, request, prefilled);
+  Prefilled prefilled = engine.prefill(asked.request, session.stop_token());
+  prefilled.timings.retrieve_ms = asked.context.retrieve_ms;
+  const Answer answer = engine.generate(asked.request, prefilled, sink, session.stop_token());
+  report(session, answer, asked);
+  store_missed(session, engine, asked.request, prefilled);
+}
+
+// The policy that the answer is given under, with its options. Comparisons show how far they are
+// from full prefill, so that no gate is asked.
+ChosenPolicy choose(const AskOptions& o, const StoreSettings& settings, AnchorKind anchor) {
+  const std::string digest = digest_of_model(o.model, settings);
+  const ModelProfile profile = read_profile(digest);
+  return choose_policy(profile, gate_of(digest, profile),
+                       {.policy = o.policy,
+                        .options = o.policy_options,
+                        .given = o.given,
+                        .anchor = anchor,
+                        .is_forced = o.is_forced,
+                        .is_measured = o.is_compared});
 }
 
 void ask(Session& session, AskOptions o) {
-  if (o.policy == "auto") o.policy = kDefaultPolicy;
   if (o.store.empty() == o.passages_file.empty()) {
     throw Error(ErrorCode::kInvalidRequest,
                 "ask - needs --store NAME or --passages FILE.json, and only one of them");
@@ -386,7 +410,7 @@ void ask(Session& session, AskOptions o) {
                 "leave out --temperature or --compare");
   }
   // A slip is said before the model loads.
-  make_policy(o.policy, o.policy_options);
+  make_policy(o.policy == kAutoPolicy ? kDefaultPolicy : o.policy, o.policy_options);
   if (o.is_adaptive) check_adaptive(o.adaptive);
   const Sampler checked(o.sampler);
   StoreSettings settings;
@@ -399,15 +423,22 @@ void ask(Session& session, AskOptions o) {
     context = retrieve(*documents, o);
   }
   const AnchorKind anchor = anchor_from_name(o.anchor).value_or(settings.anchor);
-  const bool needs_scorer = Engine::needs_scorer(o.policy, o.policy_options) ||
-                            (o.compare == "all" && has_scorer(o.model, settings));
+  const ChosenPolicy chosen = choose(o, settings, anchor);
+  const bool is_all = o.compare == "all";
+  if (!is_all) {  // of all, each has ratios of its own
+    o.policy_options = chosen.options;
+    o.given = chosen.given;
+  }
+  const bool needs_scorer = Engine::needs_scorer(chosen.policy, o.policy_options) ||
+                            (is_all && has_scorer(o.model, settings));
   Workspace workspace(o.model, settings, needs_scorer);
   const ModelProfile& profile = workspace.profile();
-  const Request request = with_policy(request_of(o, context, anchor), o.policy, o, profile);
-  if (o.compare == "all") return compare_all(session, workspace, o, request, context);
+  const Request request = with_policy(request_of(o, context, anchor), chosen.policy, o, profile);
+  if (is_all) return compare_all(session, workspace, o, request, context);
   note_profile(session, profile, o.given, {&request, 1});
   if (o.is_compared) return run_compare(session, workspace.engine(), request, context);
-  run_plain(session, workspace.engine(), request, context, !o.no_stream && !session.json());
+  run_plain(session, workspace.engine(),
+            {request, std::move(context), chosen, !o.no_stream && !session.json()});
 }
 
 }  // namespace
@@ -421,6 +452,9 @@ void add_ask(CLI::App& app, Session& session) {
   sub->add_option("--passages", options->passages_file,
                   "JSON file: an array of strings or of {\"title\", \"text\"}");
   sub->add_option("--policy", options->policy, policy_help())->capture_default_str();
+  sub->add_flag("--force", options->is_forced,
+                "Run a policy that 'tessera gate' has not passed for the model, which else falls "
+                "back to prefix; --compare needs none");
   add_ratio_option(*sub, options->policy_options);
   add_policy_options(*sub, options->policy_options);
   CLI::Option* adaptive =

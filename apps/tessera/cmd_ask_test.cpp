@@ -24,7 +24,8 @@ class CliAsk : public testing::Test {
  protected:
   CliAsk() { std::ofstream(file_) << json{words(40, 7), words(40, 8), words(40, 9)}; }
 
-  Outcome ask(const std::vector<std::string>& more) {
+  // No gate passes a model of random weights.
+  Outcome ask_unforced(const std::vector<std::string>& more) {
     std::vector<std::string> args = {"ask",          "which river",
                                      "--passages",   file_.string(),
                                      "-m",           shared_model_file().path().string(),
@@ -33,6 +34,11 @@ class CliAsk : public testing::Test {
     Outcome out = tessera_.run(args);
     EXPECT_EQ(out.status, 0) << out.err;
     return out;
+  }
+
+  Outcome ask(std::vector<std::string> more) {
+    more.emplace_back("--force");
+    return ask_unforced(more);
   }
 
   // What --json says of `policy` in a comparison of all; null: nothing.
@@ -62,6 +68,34 @@ TEST_F(CliAsk, EverySourceIsShownWithHowItWasFound) {
   EXPECT_THAT(second.err, HasSubstr(" of them recomputed"));
   EXPECT_THAT(second.err, HasSubstr(" prompt tokens: "));
   EXPECT_THAT(second.err, HasSubstr(" new"));
+}
+
+TEST_F(CliAsk, ModelThatNoGateHasPassedIsAnsweredWithUnderPrefixAndThatIsSaid) {
+  const Outcome shown = ask_unforced({});
+  const json answer = json::parse(ask_unforced({"--json"}).out, nullptr, false);
+
+  EXPECT_THAT(shown.err, HasSubstr("fallback: answered under prefix, not query_aware - no gate"));
+  EXPECT_EQ(answer["policy"], "prefix");
+  EXPECT_EQ(answer["fallback"]["wanted"], "query_aware");
+  EXPECT_THAT(answer["fallback"]["why"], HasSubstr("'tessera gate'"));
+  EXPECT_FALSE(answer.contains("forced"));
+}
+
+TEST_F(CliAsk, ForcedPolicyRunsAndIsRecorded) {
+  const Outcome shown = ask({"--policy", "epic"});
+  const json answer = json::parse(ask({"--policy", "epic", "--json"}).out, nullptr, false);
+
+  EXPECT_THAT(shown.err, HasSubstr("forced: answered under epic - no gate"));
+  EXPECT_EQ(answer["policy"], "epic");
+  EXPECT_EQ(answer["forced"], true);
+  EXPECT_FALSE(answer.contains("fallback"));
+}
+
+TEST_F(CliAsk, ComparisonShowsTheWantedPolicyWithoutAGate) {
+  const json both =
+      json::parse(ask_unforced({"--policy", "epic", "--compare", "--json"}).out, nullptr, false);
+
+  EXPECT_EQ(both["answer"]["policy"], "epic");
 }
 
 TEST_F(CliAsk, PassagesThatWereNotReadAreSaid) {

@@ -110,6 +110,7 @@ void add_measurement(CLI::App& bench, Session& session, const std::string& name,
 
 }  // namespace
 
+void add_bench_load(CLI::App& bench, Session& session);
 void add_bench_trace(CLI::App& bench, Session& session);
 
 void add_bench(CLI::App& app, Session& session) {
@@ -123,6 +124,7 @@ void add_bench(CLI::App& app, Session& session) {
       "Time to first token of reuse policies against full prefill, loading, indexing, memory",
       ttft_in_scratch_folder);
   add_bench_trace(*sub, session);
+  add_bench_load(*sub, session);
 }
 
 }  // namespace tessera

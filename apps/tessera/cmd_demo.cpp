@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "tessera/command.h"
 #include "tessera/demo_data.h"
 #include "tessera/format.h"
+#include "tessera/gate_policy.h"
 #include "tessera/indexer.h"
 #include "tessera/workspace.h"
 
@@ -34,8 +34,7 @@ constexpr int32_t kTopK = 6;
 std::vector<std::string> demo_policies() {
   std::vector<std::string> names = {std::string(kDefaultPolicy)};
   for (const PolicyInfo& p : policies()) {
-    if (!p.is_control && p.name != "full" && p.name != "prefix" && p.name != kDefaultPolicy)
-      names.emplace_back(p.name);
+    if (!p.is_control && !p.is_exact && p.name != kDefaultPolicy) names.emplace_back(p.name);
   }
   return names;
 }
@@ -44,44 +43,17 @@ struct DemoOptions {
   ModelOptions model;
   std::vector<std::string> policies = demo_policies();
   double ratio = 0.15;
-  int32_t n_questions = 5;
-};
-
-struct Question {
-  std::string text;
-  std::vector<std::string> answers;
+  size_t n_questions = 5;
 };
 
 // One question under every policy.
 struct Asked {
-  Question question;
+  DemoQuestion question;
   Reference full;
   std::vector<Comparison> results;  // one per policy, in the order of the options
 };
 
-// One answerable question of each document in turn, in the order of the file.
-std::vector<Question> demo_questions(const fs::path& file, int32_t n) {
-  std::ifstream in(file);
-  std::vector<Question> out;
-  std::vector<std::string> seen;
-  for (std::string line; std::getline(in, line) && static_cast<int32_t>(out.size()) < n;) {
-    const json row = json::parse(line);
-    if (!row["answerable"].get<bool>()) continue;
-    const auto document = row["file"].get<std::string>();
-    if (std::find(seen.begin(), seen.end(), document) != seen.end()) continue;
-    seen.push_back(document);
-    out.push_back(
-        {row["question"].get<std::string>(), row["answers"].get<std::vector<std::string>>()});
-  }
-  if (out.empty())
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("{} - holds no question that can be answered - set TESSERA_DATA to the "
-                            "data folder of the source tree, or unset it",
-                            file.string()));
-  return out;
-}
-
-Request request_for(const DemoOptions& o, const Question& question,
+Request request_for(const DemoOptions& o, const DemoQuestion& question,
                     std::vector<PassageText> passages) {
   Request r;
   r.passages = std::move(passages);
@@ -112,7 +84,7 @@ void show(const Session& session, const Asked& a) {
 }
 
 Asked ask_every_way(const Session& session, Engine& engine, const DemoOptions& o,
-                    const Question& question, std::vector<PassageText> passages) {
+                    const DemoQuestion& question, std::vector<PassageText> passages) {
   Request request = request_for(o, question, std::move(passages));
   Asked a = {question, full_reference(engine, request, session.stop_token()), {}};
   request.policy = "reuse";
@@ -212,13 +184,17 @@ Asked ask_about_unseen(const Session& session, Engine& engine, const DemoOptions
   if (!bytes)
     throw Error(ErrorCode::kNotFound, fmt::format("no file {} - the source tree is not complete",
                                                   (data / "unseen.md").string()));
-  const Question question = {"What did the harbour board give to Maud Halloran?",
-                             {"a silver whistle"}};
+  const DemoQuestion question = {
+      "unseen", "What did the harbour board give to Maud Halloran?", {"a silver whistle"}, {}};
   DemoOptions first = o;
   first.policies.resize(1);  // the others have as little to gain
   return ask_every_way(
       session, engine, first, question,
       {{"Port Averill", std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())}});
+}
+
+std::optional<GateRecord> gate_of(Workspace& workspace) {
+  return gate_of(workspace.engine().domain().model_digest, workspace.profile());
 }
 
 void index_demo(const Session& session, DocumentStore& documents, Workspace& workspace) {
@@ -234,11 +210,11 @@ void index_demo(const Session& session, DocumentStore& documents, Workspace& wor
       workspace.model().config().name, workspace.model().layout_text(),
       workspace.engine().decoder().n_threads(), d.n_files, k.n_chunks, k.n_tokens,
       human_bytes(bytes), k.n_built, human_duration(k.seconds)));
+  session.print(verdict_text(gate_of(workspace)) + "\n");
 }
 
-void print_result(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked,
-                  const Asked& unseen) {
-  if (!session.json()) return print_table(session, o, asked, unseen);
+void print_json(const Session& session, const DemoOptions& o, const std::vector<Asked>& asked,
+                const Asked& unseen, const std::optional<GateRecord>& gate) {
   json questions = json::array();
   for (const Asked& a : asked) questions.push_back(to_json(a));
   json summary = {to_json("full", summarize_full(asked))};
@@ -246,6 +222,7 @@ void print_result(const Session& session, const DemoOptions& o, const std::vecto
     summary.push_back(to_json(o.policies[i], summarize(asked, i)));
   session.print_json({{"model", o.model.model},
                       {"ratio", o.ratio},
+                      {"gate", gate ? to_json(*gate) : json()},
                       {"questions", questions},
                       {"unseen", to_json(unseen)},
                       {"summary", summary}});
@@ -262,8 +239,7 @@ void demo(Session& session, DemoOptions o) {
   // Slips are said before anything is fetched or indexed.
   for (const std::string& policy : o.policies) make_policy(policy, {.recompute_ratio = o.ratio});
   const fs::path data = data_folder();
-  const std::vector<Question> questions =
-      demo_questions(data / "demo" / "questions.jsonl", o.n_questions);
+  const std::vector<DemoQuestion> questions = demo_questions(o.n_questions);
   if (o.model.model.empty()) {
     o.model.model = kDemoModel;
     pull(session, kDemoModel);
@@ -287,10 +263,12 @@ void demo(Session& session, DemoOptions o) {
   index_demo(session, documents, workspace);
   std::vector<Asked> asked;
   asked.reserve(questions.size());
-  for (const Question& q : questions)
+  for (const DemoQuestion& q : questions)
     asked.push_back(
         ask_every_way(session, workspace.engine(), o, q, passages_for(documents, q.text)));
-  print_result(session, o, asked, ask_about_unseen(session, workspace.engine(), o, data));
+  const Asked unseen = ask_about_unseen(session, workspace.engine(), o, data);
+  if (session.json()) return print_json(session, o, asked, unseen, gate_of(workspace));
+  print_table(session, o, asked, unseen);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // How close each reuse policy comes to full prefill, on questions with known answers: docs/EVAL.md.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,9 +18,9 @@
 #include "eval/runner.h"
 #include "tessera/build_info.h"
 #include "tessera/command.h"
-#include "tessera/format.h"
 #include "tessera/policy_options.h"
 #include "tessera/question_sets.h"
+#include "tessera/report_text.h"
 #include "tessera/workspace.h"
 
 namespace tessera {
@@ -26,9 +28,6 @@ namespace {
 
 using nlohmann::json;
 
-// Chunks of other commands, among them what `ask` has published as exact, would make the rows
-// depend on what else was run on this machine.
-constexpr const char* kNameSpace = "tessera-eval";
 constexpr const char* kAll = "all";
 constexpr int32_t kSummaryTokens = 128;
 
@@ -38,6 +37,7 @@ struct EvalOptions {
   std::vector<std::string> policies = {kAll};
   std::vector<double> ratios = {0.15};
   std::vector<std::string> anchors = {"leadin", "preamble"};
+  int32_t leadin_tokens = StoreSettings().leadin_tokens;
   PolicyOptions policy_options;
   int32_t max_tokens = 32;
   std::string out;
@@ -100,6 +100,7 @@ json config_of(const EvalOptions& o, const KvDomain& domain, const StoreSettings
               {"passages", o.questions.limits.n_passages},
               {"seed", o.report.seed},
               {"policy_options", policy_options_json(o.policy_options)}};
+  if (o.questions.chunk_tokens > 0) out["chunk_tokens"] = o.questions.chunk_tokens;
   if (o.questions.n_retrieved > 0) {
     out["retrieve"] = o.questions.n_retrieved;
     out["corpus_digest"] = corpus_digest;
@@ -119,6 +120,7 @@ json session_of(const EvalOptions& o, const std::string& model, Workspace& works
           {"cpu_flags", build.cpu_flags},
           {"threads", workspace.engine().decoder().n_threads()},
           {"layout", workspace.model().layout_text()},
+          {"started", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
           {"context", workspace.engine().n_ctx()},
           {"model", model},
           {"tasks", o.questions.tasks},
@@ -159,62 +161,6 @@ EvalPlan plan_of(const EvalOptions& o, std::vector<EvalSet> sets, const json& co
   return plan;
 }
 
-// Empty without a value; says how many questions it is over where those are not all of the line.
-std::string cell(const Estimate& e, int decimals, size_t n_of_line) {
-  if (e.n == 0) return "";
-  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]{}", e.value, decimals, e.low, decimals, e.high,
-                     decimals, e.n == n_of_line ? "" : fmt::format(" n {}", e.n));
-}
-
-// Places of the metrics that the table shows: those that some line has a value of.
-std::vector<size_t> shown_metrics(const Group& group) {
-  std::vector<size_t> out;
-  for (size_t i = 0; i < metrics().size(); ++i) {
-    const auto has_value = [i](const PolicyLine& line) { return line.metrics[i].n > 0; };
-    if (metrics()[i].is_in_table && std::ranges::any_of(group.lines, has_value)) out.push_back(i);
-  }
-  return out;
-}
-
-// The difference in KL to the baseline.
-std::string difference_cell(const PolicyLine& line) {
-  for (size_t i = 0; i < line.differences.size(); ++i) {
-    const Metric& metric = metrics()[i];
-    if (metric.name == "kl") return cell(line.differences[i], metric.decimals, line.n_paired);
-  }
-  return "";
-}
-
-void print_group(const Session& session, const Group& group, const std::string& baseline) {
-  const std::vector<size_t> shown = shown_metrics(group);
-  std::vector<Table::Column> columns = {
-      {"policy"}, {"ratio", Table::Align::kRight}, {"n", Table::Align::kRight}};
-  for (const size_t i : shown)
-    columns.push_back({std::string(metrics()[i].title), Table::Align::kRight});
-  columns.push_back({"KL - " + baseline, Table::Align::kRight});
-  Table table(columns);
-  for (const PolicyLine& line : group.lines) {
-    std::vector<std::string> cells = {line.policy, fmt::format("{:.4g}", line.ratio),
-                                      fmt::format("{}", line.n)};
-    for (const size_t i : shown)
-      cells.push_back(cell(line.metrics[i], metrics()[i].decimals, line.n));
-    cells.push_back(difference_cell(line));
-    table.add_row(std::move(cells));
-  }
-  session.print(fmt::format("\n{}, anchor {}\n{}", group.task, group.anchor, table.text()));
-}
-
-json metrics_json() {
-  json out = json::array();
-  for (const Metric& metric : metrics()) {
-    out.push_back({{"name", metric.name},
-                   {"unit", metric.unit},
-                   {"better", metric.better == Better::kLower ? "lower" : "higher"},
-                   {"statistic", metric.statistic == Statistic::kMean ? "mean" : "median"}});
-  }
-  return out;
-}
-
 // Of the rows that were asked for, whenever they were measured.
 void print_report(const Session& session, const EvalOptions& o, const std::set<RowKey>& planned,
                   const RunLog& log, json about) {
@@ -232,7 +178,7 @@ void print_report(const Session& session, const EvalOptions& o, const std::set<R
     about["groups"] = report_json(groups);
     return session.print_json(about);
   }
-  for (const Group& group : groups) print_group(session, group, o.report.baseline);
+  for (const Group& group : groups) session.print(group_text(group, o.report.baseline));
 }
 
 void eval(Session& session, EvalOptions o) {
@@ -258,7 +204,8 @@ void eval(Session& session, EvalOptions o) {
   }
 
   StoreSettings settings;
-  settings.name_space = kNameSpace;
+  settings.name_space = kMeasureNameSpace;
+  settings.leadin_tokens = o.leadin_tokens;
   const bool needs_scorer = std::any_of(o.policies.begin(), o.policies.end(), [&](const auto& p) {
     return Engine::needs_scorer(p, o.policy_options);
   });
@@ -307,6 +254,7 @@ void add_question_options(CLI::App& app, EvalOptions& o) {
   app.add_option("--passages", o.questions.limits.n_passages,
                  "Most passages of a question, supporting ones first; 0: all")
       ->check(CLI::NonNegativeNumber);
+  o.questions.add_chunking_to(app);
   o.questions.add_retrieval_to(app);
 }
 
@@ -323,6 +271,9 @@ void add_choice_options(CLI::App& app, EvalOptions& o) {
   app.add_option("--anchors", o.anchors, "What stood before the chunks when they were computed")
       ->delimiter(',')
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}))
+      ->capture_default_str();
+  app.add_option("--leadin-tokens", o.leadin_tokens, "Length of the lead-in")
+      ->check(CLI::Range(1, kMaxLeadinTokens))
       ->capture_default_str();
   add_policy_options(app, o.policy_options);
 }

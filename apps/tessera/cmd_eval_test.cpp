@@ -292,6 +292,22 @@ TEST_F(CliEval, OtherSettingsForOneFileAreRefusedByName) {
   EXPECT_THAT(other.err, HasSubstr("seed (0 there, 7 now)"));
 }
 
+TEST_F(CliEval, RowsOfOneFileAreOfOneChunkRegimeAndOneLeadIn) {
+  const json native = run({"--out", out_.string(), "--limit", "1"});
+  EXPECT_FALSE(native["config"].contains("chunk_tokens"));
+
+  const Outcome other =
+      tessera_.run(args({"--out", out_.string(), "--limit", "1", "--chunk-tokens", "16"}));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("chunk_tokens"));
+  const Outcome longer =
+      tessera_.run(args({"--out", out_.string(), "--limit", "1", "--leadin-tokens", "32"}));
+  EXPECT_EQ(longer.status, 2);
+  EXPECT_THAT(longer.err, HasSubstr("leadin_tokens (64 there, 32 now)"));
+
+  EXPECT_EQ(run({"--limit", "1", "--chunk-tokens", "64"})["config"]["chunk_tokens"], 64);
+}
+
 TEST_F(CliEval, BaselineThatIsNotMeasuredIsSaid) {
   const Outcome with = tessera_.run(args({"--limit", "1", "--baseline", "epic"}));
   const Outcome without = tessera_.run(args({"--limit", "1", "--baseline", "random"}));
@@ -378,6 +394,8 @@ TEST_F(CliEval, SlipsAreSaidWithTheirStatus) {
       {{"eval", "--file", file, "--anchors", "nowhere"}, 2, "anchors"},
       {{"eval", "--file", file, "--baseline", "epik"}, 2, "epic"},
       {{"eval", "--file", file, "--resamples", "1"}, 2, "resamples"},
+      {{"eval", "--file", file, "--chunk-tokens", "8"}, 2, "chunk-tokens"},
+      {{"eval", "--file", file, "--leadin-tokens", "301"}, 2, "leadin-tokens"},
       {{"eval", "--file", file, "-m", "no-such-model"}, 4, "no-such-model"},
       {{"eval", "--file", file, "-m", model, "--out", bad.string()}, 2, "no file of an eval run"},
       {{"eval", "--file", file, "-m", model, "--out", "/nonexistent/run.jsonl"}, 1, "/nonexistent"},

@@ -269,7 +269,7 @@ void add_index(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"bare", "preamble", "leadin"}));
   sub->add_option("--leadin-tokens", options->leadin_tokens,
                   "Length of the lead-in; new stores: 64")
-      ->check(CLI::Range(1, 300));
+      ->check(CLI::Range(1, kMaxLeadinTokens));
   sub->add_option("--chunk-tokens", options->chunk_tokens, "Longest chunk; new stores: 512")
       ->check(CLI::Range(32, 4096));
   sub->add_option("--namespace", options->name_space,

@@ -83,15 +83,17 @@ void check_given(const TuneOptions& o) {
 json config_of(const TuneOptions& o, Workspace& workspace, const StoreSettings& settings) {
   const Engine& engine = workspace.engine();
   const BuildInfo build = build_info();
-  return {{"version", build.version},
-          {"commit", build.commit},
-          {"model_digest", engine.domain().model_digest},
-          {"weight_types", engine.domain().weight_types},
-          {"sink_layer", workspace.profile().sink_layer.value_or(-1)},
-          {"anchor", anchor_name(settings.anchor)},
-          {"leadin_tokens", settings.leadin_tokens},
-          {"max_tokens", o.max_tokens},
-          {"passages", o.questions.limits.n_passages}};
+  json out = {{"version", build.version},
+              {"commit", build.commit},
+              {"model_digest", engine.domain().model_digest},
+              {"weight_types", engine.domain().weight_types},
+              {"sink_layer", workspace.profile().sink_layer.value_or(-1)},
+              {"anchor", anchor_name(settings.anchor)},
+              {"leadin_tokens", settings.leadin_tokens},
+              {"max_tokens", o.max_tokens},
+              {"passages", o.questions.limits.n_passages}};
+  if (o.questions.chunk_tokens > 0) out["chunk_tokens"] = o.questions.chunk_tokens;
+  return out;
 }
 
 EvalPlan ratio_plan(const TuneOptions& o, std::vector<EvalSet> sets, const json& config,

@@ -219,7 +219,8 @@ TEST_F(CliAdaCache, TuneWritesAProfileThatAskUsesAndARerunMeasuresNothing) {
   const std::vector<std::string> ask = {"ask",        "which river",
                                         "--passages", file_.string() + ".p",
                                         "-m",         shared_model_file().path().string(),
-                                        "--policy",   "adacache"};
+                                        "--policy",   "adacache",
+                                        "--force"};
   std::ofstream(file_.string() + ".p") << json{words(40, 7), words(40, 8), words(40, 9)};
   std::vector<std::string> twice = ask;
   ASSERT_EQ(tessera_.run(ask).status, 0);  // stores what it misses
@@ -269,7 +270,7 @@ TEST_F(CliAdaCache, TuneLeavesTheUsersKvAlone) {
   std::ofstream(file_.string() + ".p") << json{words(40, 7), words(40, 8)};
   ASSERT_EQ(tessera_
                 .run({"ask", "which river", "--passages", file_.string() + ".p", "-m",
-                      shared_model_file().path().string(), "--policy", "adacache"})
+                      shared_model_file().path().string(), "--policy", "adacache", "--force"})
                 .status,
             0);
   const std::string before = tessera_.run({"cache", "ls"}).out;
@@ -328,6 +329,77 @@ TEST_F(CliAdaCache, NovelTraceLeavesOutQuestionsWithoutAWholeList) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("top-3: 4 of 5 questions are asked"));
   EXPECT_THAT(text_of(out_ / "trace.jsonl"), testing::Not(HasSubstr("\"short\"")));
+}
+
+TEST_F(CliAdaCache, LoadQueuesTheStreamAtEachRateAndChecksItInRealTime) {
+  const json report =
+      json_of({"bench", "load"}, {"--requests",   "4",        "--top-k",        "3",
+                                  "--max-tokens", "2",        "--configs",      "reuse,query_aware",
+                                  "--rates",      "0.5,1000", "--goodput",      "ttft:60000",
+                                  "--quality",    "kl:1000",  "--runs",         "20",
+                                  "--check-rate", "20",       "--check-config", "reuse"});
+  ASSERT_TRUE(report.contains("load"));
+  EXPECT_EQ(report["seeds"], json({0, 1}));
+  EXPECT_EQ(report["run"]["store"], "warm");
+  const json& load = report["load"];
+  ASSERT_EQ(load["configs"].size(), 3U) << "full prefill always runs";
+  for (const json& config : load["configs"]) {
+    ASSERT_EQ(config["requests"].size(), 4U);
+    double total_ms = 0;
+    for (const json& request : config["requests"]) {
+      EXPECT_GT(request["first_token_ms"], 0);
+      EXPECT_GE(request["answer_ms"], request["first_token_ms"]);
+      EXPECT_GE(request["total_ms"], request["answer_ms"]);
+      EXPECT_EQ(request["is_good"], true);
+      total_ms += request["total_ms"].get<double>();
+    }
+    EXPECT_NEAR(config["capacity"], 4000 / total_ms, 1e-6);
+    EXPECT_EQ(config["holds_at_any_rate"], true) << "a minute is long for four of them";
+    ASSERT_EQ(config["at"].size(), 2U);
+    EXPECT_LE(config["at"][0]["wait_ms"]["value"], config["at"][1]["wait_ms"]["value"]);
+    EXPECT_EQ(config["at"][1]["quality_goodput"], config["at"][1]["goodput"]);
+  }
+  const json& check = load["check"];
+  EXPECT_EQ(check["config"], "reuse");
+  EXPECT_EQ(check["requests"].size(), 4U);
+  EXPECT_GT(check["measured"]["throughput"], 0);
+  EXPECT_LT(check["recursion_off_ms"], 500) << "waits follow from the run's own times";
+}
+
+TEST_F(CliAdaCache, LoadTakesArrivalsOfATraceAndDefaults) {
+  const fs::path trace = tessera_.cache() / "arrivals.jsonl";
+  for (int i = 0; i < 6; ++i) {
+    std::ofstream(trace, std::ios::app) << json{{"timestamp", 100 * i * i}} << "\n";
+  }
+  const Outcome result =
+      run({"bench", "load"}, {"--requests", "3", "--top-k", "2", "--max-tokens", "2", "--configs",
+                              "prefix", "--store", "filling", "--arrivals", trace.string()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("3 requests, one at a time in the order of arrival, filling"));
+  EXPECT_THAT(result.out, HasSubstr("stretches of " + trace.string()));
+}
+
+TEST_F(CliAdaCache, LoadSaysItsSlipsBeforeItMeasures) {
+  const std::vector<std::vector<std::string>> slips = {
+      {"--goodput", "800"},
+      {"--goodput", "ttft:-1"},
+      {"--goodput", "ttft:nan"},
+      {"--quality", "f1:2"},
+      {"--rates", "0"},
+      {"--rates", "nan"},
+      {"--check-rate", "-1"},
+      {"--store", "hot"},
+      {"--store", "warm", "--store", "cold"},
+      {"--requests", "5"},
+      {"--configs", "nonsense"},
+      {"--arrivals", file_.string()},
+      {"--check-rate", "1", "--check-config", "epic"}};
+  for (const std::vector<std::string>& slip : slips) {
+    const Outcome result = run({"bench", "load"}, slip);
+    EXPECT_EQ(result.status, 2) << testing::PrintToString(slip) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_EQ(run({"bench", "load"}, {"--arrivals", "/nowhere"}).status, 4);
 }
 
 TEST_F(CliAdaCache, GenerationsStayAtOneApproximation) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -40,6 +42,27 @@ std::string demo_text() {
     const std::optional<std::vector<std::byte>> bytes = read_file(file);
     if (bytes) out.append(reinterpret_cast<const char*>(bytes->data()), bytes->size()).append("\n");
   }
+  return out;
+}
+
+std::vector<DemoQuestion> demo_questions(size_t n) {
+  using nlohmann::json;
+  const fs::path file = data_folder() / "demo" / "questions.jsonl";
+  std::ifstream in(file);
+  std::vector<DemoQuestion> out;
+  for (std::string line; out.size() < n && std::getline(in, line);) {
+    const json row = json::parse(line);
+    if (!row["answerable"].get<bool>()) continue;
+    const auto document = row["file"].get<std::string>();
+    if (std::ranges::find(out, document, &DemoQuestion::file) != out.end()) continue;
+    out.push_back({row["id"].get<std::string>(), row["question"].get<std::string>(),
+                   row["answers"].get<std::vector<std::string>>(), document});
+  }
+  if (out.empty())
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("{} - holds no question that can be answered - set TESSERA_DATA to the "
+                            "data folder of the source tree, or unset it",
+                            file.string()));
   return out;
 }
 

@@ -27,11 +27,11 @@ namespace tessera {
 
 // One row a subcommand, in the order of --help. Each lives in cmd_NAME.cpp.
 using AddCommand = void(CLI::App&, Session&);
-AddCommand add_demo, add_index, add_ask, add_eval, add_analyze, add_tune, add_bench, add_model,
-    add_cache, add_doctor, add_version;
+AddCommand add_demo, add_index, add_ask, add_gate, add_eval, add_report, add_analyze, add_tune,
+    add_bench, add_model, add_cache, add_doctor, add_version;
 constexpr AddCommand* kCommands[] = {
-    add_demo,  add_index, add_ask,   add_eval,   add_analyze, add_tune,
-    add_bench, add_model, add_cache, add_doctor, add_version,
+    add_demo, add_index, add_ask,   add_gate,  add_eval,   add_report,  add_analyze,
+    add_tune, add_bench, add_model, add_cache, add_doctor, add_version,
 };
 
 namespace {

@@ -17,6 +17,7 @@
 
 #include "engine/request.h"
 #include "reuse/policy.h"
+#include "tessera/gate_record.h"
 
 namespace tessera {
 
@@ -56,6 +57,7 @@ struct ModelProfile {
   std::map<std::string, double> ratios;    // by policy, adacache excepted
   std::map<std::string, TunedPart> tuned;  // by the names below
   std::map<std::string, double> unmet;     // bounds that nothing met, of parts that stay untuned
+  std::optional<GateRecord> gate;
   bool operator==(const ModelProfile&) const = default;
 };
 

@@ -71,6 +71,20 @@ class ModelProfileTest : public testing::Test {
     out.tuned[kAdaptivePart] = out.tuned[kAlphaPart];
     out.tuned[kAdaptivePart].loss.reset();
     out.unmet = {{"cacheblend", 0.01}};
+    out.gate =
+        GateRecord{.version = 1,
+                   .passed = true,
+                   .date = "2025-01-31",
+                   .policy = "query_aware",
+                   .ratio = 0.15,
+                   .anchor = "leadin",
+                   .tried = "query_aware",
+                   .loss = {{.kl = 0.04, .kl_low = 0.02, .kl_high = 0.06, .top1 = 1, .n = 12}},
+                   .max_kl = 0.1,
+                   .min_top1 = 0.9,
+                   .data_digest = "ff00",
+                   .program = "0.1.0 abc",
+                   .checks = {{"moved_k", 0.0005, 0.005, true}}};
     return out;
   }
 

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/text_util.h"
 #include "eval/passage_search.h"
+#include "eval/rechunk.h"
 #include "eval/registry.h"
 #include "eval/sample_lines.h"
 #include "eval/sample_longbench.h"
@@ -21,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kIndexName = "documents.db";
+constexpr int32_t kLeastChunkTokens = 16;
 
 [[noreturn]] void refuse(std::string_view command, const std::string& what) {
   throw Error(ErrorCode::kInvalidRequest, fmt::format("{} - {}", command, what));
@@ -89,6 +91,15 @@ void QuestionOptions::add_to(CLI::App& app) {
   app.add_option("--passages", limits.n_passages,
                  "Most passages of a question, supporting ones first; 0: all")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add_chunking_to(app);
+}
+
+void QuestionOptions::add_chunking_to(CLI::App& app) {
+  app.add_option("--chunk-tokens", chunk_tokens,
+                 "Join a question's passages in their order and cut them anew, into passages of at "
+                 "most so many tokens' worth (four bytes a token); 0: as they are")
+      ->check(CLI::Range(kLeastChunkTokens, 4096) | CLI::IsMember({0}))
       ->capture_default_str();
 }
 
@@ -173,6 +184,12 @@ Questions read_questions(std::string_view command, const QuestionOptions& o) {
     out.corpus_digest = retrieve(sets, o);
   } else {
     require_passages(command, sets);
+  }
+  if (o.chunk_tokens > 0) {
+    for (EvalSet& set : sets) {
+      for (Sample& sample : set.samples)
+        sample.passages = rechunked(sample.passages, o.chunk_tokens);
+    }
   }
   out.sets = std::move(sets);
   return out;

@@ -18,11 +18,14 @@ struct QuestionOptions {
   std::vector<std::string> longbench = {};  // files of that form, a task each
   std::string split = "dev";
   ReadLimits limits = {};
-  std::string corpus = {};  // file of more passages to retrieve from
-  int32_t n_retrieved = 0;  // passages of each question; 0: its own
+  std::string corpus = {};   // file of more passages to retrieve from
+  int32_t n_retrieved = 0;   // passages of each question; 0: its own
+  int32_t chunk_tokens = 0;  // passages are joined and cut into pieces of so many; 0: as they are
 
-  // Adds --data, --split, --file, --limit and --passages, and the tasks as arguments.
+  // Adds --data, --split, --file, --limit, --passages and --chunk-tokens, and the tasks as
+  // arguments.
   void add_to(CLI::App& app);
+  void add_chunking_to(CLI::App& app);  // --chunk-tokens alone
   // Adds --corpus and --retrieve.
   void add_retrieval_to(CLI::App& app);
 };

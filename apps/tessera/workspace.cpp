@@ -193,9 +193,20 @@ Workspace::Loaded Workspace::load(const std::string& name, const ModelOptions& o
   return out;
 }
 
+namespace {
+
+const std::string& target_of(const ModelOptions& options, const StoreSettings& settings) {
+  return options.model.empty() ? settings.model : options.model;
+}
+
+}  // namespace
+
+std::string digest_of_model(const ModelOptions& options, const StoreSettings& settings) {
+  return model_digest(resolve_model(target_of(options, settings)));
+}
+
 Workspace::Workspace(const ModelOptions& options, const StoreSettings& settings, bool needs_scorer)
-    : model_(load(options.model.empty() ? settings.model : options.model, options, settings)),
-      store_(open_store(options)) {
+    : model_(load(target_of(options, settings), options, settings)), store_(open_store(options)) {
   if (needs_scorer) {
     const std::string& kept = settings.scorer.empty() ? kDefaultScorer : settings.scorer;
     scorer_model_ = load(options.scorer.empty() ? kept : options.scorer, options, settings);

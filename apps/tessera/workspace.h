@@ -45,6 +45,12 @@ inline constexpr const char* kDefaultScorer = "smollm2-135m";
 // that it holds in every folder.
 std::string lasting_model(const std::string& name_or_path);
 
+// Of measurements: chunks of other commands, among them what `ask` has published as exact, would
+// make their numbers depend on what else was run on this machine.
+inline constexpr const char* kMeasureNameSpace = "tessera-eval";
+
+inline constexpr int32_t kMaxLeadinTokens = 300;  // as long as its text is for every vocabulary
+
 // How chunks of a store were made; kept with the documents, so that every later command agrees.
 struct StoreSettings {
   std::string model = kDefaultModel;
@@ -73,6 +79,10 @@ std::filesystem::path eval_reference_dir();  // full prefill's answers that `eva
 std::unique_ptr<DocumentStore> open_documents(const std::string& name);
 // Throws Error(kNotFound) for a store that was never indexed: its model would be a guess.
 StoreSettings settings_of(const DocumentStore& documents, const std::string& name);
+
+// Content digest of the model that a Workspace of these would load. Throws as resolve_model() and
+// model_digest().
+std::string digest_of_model(const ModelOptions& options, const StoreSettings& settings);
 
 // A loaded model, and where one is needed a scorer, over the KV store of this user.
 class Workspace {

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "engine/kv_deviation.h"
 
 namespace tessera {
 namespace {
@@ -52,18 +50,12 @@ ProjectionShares projection_shares(const ModelConfig& c) {
   return {kv / all, query / all};
 }
 
-float from_half(std::span<const std::byte> halves, size_t index) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, halves.data() + 2 * index, 2);
-  return static_cast<float>(std::bit_cast<_Float16>(bits));
-}
-
 // Of one V from the stored one of the same token.
 float squared_distance(std::span<const float> now, std::span<const std::byte> stored,
                        size_t token) {
   double sum = 0;
   for (size_t d = 0; d < now.size(); ++d) {
-    const double difference = now[d] - from_half(stored, token * now.size() + d);
+    const double difference = now[d] - half_at(stored, token * now.size() + d);
     sum += difference * difference;
   }
   return static_cast<float>(sum);
@@ -151,46 +143,24 @@ ProbeResult outward_attention(const ProbeInput& in, const std::stop_token& stop)
   return out;
 }
 
-// K and V of all layers of one row: per layer K then V, each [n_rows, kv_dim].
-struct KvOfRow {
-  std::span<const std::byte> payload;
-  size_t n_rows = 0;
-  size_t row = 0;
-};
-
-// Sum over both matrices of all layers of |now - then|^2 / |now|^2.
+// Summed over both matrices of all layers.
 double relative_deviation(const KvGeometry& geometry, const KvOfRow& now, const KvOfRow& then) {
-  const auto width = static_cast<size_t>(geometry.kv_dim);
   double sum = 0;
-  for (size_t matrix = 0; matrix < 2 * static_cast<size_t>(geometry.n_layers); ++matrix) {
-    const size_t now_at = (matrix * now.n_rows + now.row) * width;
-    const size_t then_at = (matrix * then.n_rows + then.row) * width;
-    double distance = 0, norm = 0;
-    for (size_t d = 0; d < width; ++d) {
-      const double is = from_half(now.payload, now_at + d);
-      const double was = from_half(then.payload, then_at + d);
-      distance += (is - was) * (is - was);
-      norm += is * is;
-    }
-    if (norm > 0) sum += distance / norm;
-  }
+  for (size_t matrix = 0; matrix < 2 * static_cast<size_t>(geometry.n_layers); ++matrix)
+    sum += deviation_between(geometry, now, then, matrix).relative();
   return sum;
 }
 
 ProbeResult kv_deviation(const ProbeInput& in, const std::stop_token& stop) {
   const size_t n = in.prompt.ids.size();
-  std::vector<int32_t> positions(n);
-  std::iota(positions.begin(), positions.end(), 0);
-  StepOptions options;
-  options.capture_kv = true;
-  const StepResult result = in.decoder.prefill({&in.kv, in.prompt.ids, positions}, options, stop);
+  const std::vector<std::byte> full = full_kv(in.decoder, in.kv, in.prompt, stop);
   ProbeResult out;
   out.score.assign(n, 0.0F);
   for (size_t i = 0; i < in.prompt.segments.size(); ++i) {
     const Segment& s = in.prompt.segments[i];
     if (!is_approximate(s)) continue;
     for (int32_t at = s.range.begin; at < s.range.end; ++at) {
-      const KvOfRow now = {result.captured, n, static_cast<size_t>(at)};
+      const KvOfRow now = {full, n, static_cast<size_t>(at)};
       const KvOfRow then = {in.found[i].chunk->payload(), static_cast<size_t>(s.range.size()),
                             static_cast<size_t>(at - s.range.begin)};
       out.score[static_cast<size_t>(at)] =

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "eval/markup.h"
 
 namespace tessera {
 namespace {
@@ -65,34 +66,10 @@ void for_each_cell(const PlacedPanel& placed, Draw draw) {
   }
 }
 
-// Control characters are not XML, however they are written.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
-}
-
 void add_text(std::string& svg, int32_t x, int32_t y, std::string_view attributes,
               std::string_view text) {
   fmt::format_to(std::back_inserter(svg), "<text x=\"{}\" y=\"{}\"{}>{}</text>\n", x, y, attributes,
-                 escaped(text));
+                 escape_markup(text));
 }
 
 void add_labels(std::string& svg, const PlacedPanel& placed) {
@@ -119,7 +96,7 @@ void add_cells(std::string& svg, const PlacedPanel& placed) {
                    "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
                    "fill=\"#{:02x}{:02x}{:02x}\"><title>{}, {}: {:.4f}</title></rect>\n",
                    x, y, kHeatCell, kHeatCell, color.red, color.green, color.blue,
-                   escaped(panel.rows[row]), escaped(panel.columns[column]), value);
+                   escape_markup(panel.rows[row]), escape_markup(panel.columns[column]), value);
   });
 }
 

@@ -101,6 +101,13 @@ constexpr Metric kMetrics[] = {
      .statistic = Statistic::kMedian,
      .decimals = 2,
      .value = ttft_ratio},
+    {.name = "ttft_ms",
+     .title = "TTFT ms",
+     .unit = "ms",
+     .statistic = Statistic::kMedian,
+     .decimals = 1,
+     .is_in_table = false,
+     .value = [](const Measurement& o) { return std::optional(o.ttft_ms); }},
     {.name = "rows_share", .title = "rows / N", .unit = "share", .value = rows_share},
 };
 

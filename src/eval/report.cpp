@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <compare>
 #include <map>
-#include <optional>
 #include <utility>
 
+#include "base/check.h"
+#include "eval/estimates.h"
 #include "eval/registry.h"
 #include "reuse/policy.h"
 
@@ -26,10 +27,7 @@ struct LineKey {
 using Lines = std::map<LineKey, Questions>;
 
 LineKey line_key(const std::string& policy, double ratio) {
-  const std::vector<PolicyInfo> known = policies();
-  const auto at = std::find_if(known.begin(), known.end(),
-                               [&](const PolicyInfo& info) { return info.name == policy; });
-  return {static_cast<size_t>(at - known.begin()), policy, ratio};
+  return {policy_rank(policy), policy, ratio};
 }
 
 std::map<std::pair<std::string, std::string>, Lines> grouped(
@@ -54,58 +52,44 @@ std::map<std::pair<std::string, std::string>, Lines> grouped(
   return groups;
 }
 
-class Summary {
- public:
-  explicit Summary(const ReportOptions& options) : options_(options) {}
-
-  PolicyLine line(const LineKey& key, const Questions& questions, const Lines& all) {
-    PolicyLine out;
-    out.policy = key.policy;
-    out.ratio = key.ratio;
-    out.n = questions.size();
-    for (const Metric& metric : metrics()) {
-      std::vector<double> values;
-      for (const auto& [id, measurement] : questions) {
-        if (const std::optional<double> value = metric.value(*measurement))
-          values.push_back(*value);
-      }
-      out.metrics.push_back(estimate_of(values, metric.statistic));
-    }
-    const auto baseline = all.find(line_key(options_.baseline, key.ratio));
-    if (key.policy != kFullPolicy && key.policy != options_.baseline && baseline != all.end())
-      add_differences(questions, baseline->second, out);
-    return out;
+// `line` less the baseline, over the questions that both have.
+void add_differences(Estimator& estimator, const Questions& questions, const Questions& baseline,
+                     PolicyLine& line) {
+  std::vector<MeasurementPair> pairs;
+  for (const auto& [id, measurement] : questions) {
+    const auto other = baseline.find(id);
+    if (other != baseline.end()) pairs.push_back({measurement, other->second});
   }
+  line.n_paired = pairs.size();
+  if (!pairs.empty()) line.differences = estimator.of_differences(pairs);
+}
 
- private:
-  void add_differences(const Questions& questions, const Questions& baseline, PolicyLine& out) {
-    std::vector<std::pair<const Measurement*, const Measurement*>> pairs;
-    for (const auto& [id, measurement] : questions) {
-      const auto other = baseline.find(id);
-      if (other != baseline.end()) pairs.emplace_back(measurement, other->second);
-    }
-    out.n_paired = pairs.size();
-    if (pairs.empty()) return;
-    for (const Metric& metric : metrics()) {
-      std::vector<double> values;
-      for (const auto& [ours, theirs] : pairs) {
-        const std::optional<double> a = metric.value(*ours), b = metric.value(*theirs);
-        if (a && b) values.push_back(*a - *b);
-      }
-      out.differences.push_back(estimate_of(values, metric.statistic));
-    }
+PolicyLine line_of(Estimator& estimator, const LineKey& key, const Lines& all,
+                   const std::string& baseline) {
+  const Questions& questions = all.at(key);
+  std::vector<const Measurement*> measurements;
+  for (const auto& [id, measurement] : questions) measurements.push_back(measurement);
+  PolicyLine out = {key.policy, key.ratio, questions.size(), estimator.of(measurements), {}, 0};
+  const auto other = all.find(line_key(baseline, key.ratio));
+  if (key.policy != kFullPolicy && key.policy != baseline && other != all.end())
+    add_differences(estimator, questions, other->second, out);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Group> summarize(std::span<const Measurement> measurements,
+                             const ReportOptions& options) {
+  Estimator estimator(options.n_resamples, options.seed);
+  std::vector<Group> out;
+  for (const auto& [name, lines] : grouped(measurements)) {
+    Group group = {name.first, name.second, {}};
+    for (const auto& [key, questions] : lines)
+      group.lines.push_back(line_of(estimator, key, lines, options.baseline));
+    out.push_back(std::move(group));
   }
-
-  Estimate estimate_of(const std::vector<double>& values, Statistic statistic) {
-    if (values.empty()) return {};
-    const size_t n = values.size();
-    const auto drawn = drawn_.try_emplace(n, n, options_.n_resamples, options_.seed).first;
-    return estimate(values, statistic, drawn->second);
-  }
-
-  const ReportOptions& options_;
-  std::map<size_t, Resamples> drawn_;  // by number of questions
-};
+  return out;
+}
 
 json estimates_json(const std::vector<Estimate>& estimates) {
   json out = json::object();
@@ -118,17 +102,25 @@ json estimates_json(const std::vector<Estimate>& estimates) {
   return out;
 }
 
-}  // namespace
+size_t policy_rank(std::string_view policy) {
+  const std::vector<PolicyInfo> known = policies();
+  return static_cast<size_t>(std::ranges::find(known, policy, &PolicyInfo::name) - known.begin());
+}
 
-std::vector<Group> summarize(std::span<const Measurement> measurements,
-                             const ReportOptions& options) {
-  Summary summary(options);
-  std::vector<Group> out;
-  for (const auto& [name, lines] : grouped(measurements)) {
-    Group group = {name.first, name.second, {}};
-    for (const auto& [key, questions] : lines)
-      group.lines.push_back(summary.line(key, questions, lines));
-    out.push_back(std::move(group));
+Estimate metric_estimate(const PolicyLine& line, std::string_view metric) {
+  const auto all = metrics();
+  const auto found = std::ranges::find(all, metric, &Metric::name);
+  CHECK(found != all.end());
+  return line.metrics[static_cast<size_t>(found - all.begin())];
+}
+
+json metrics_json() {
+  json out = json::array();
+  for (const Metric& metric : metrics()) {
+    out.push_back({{"name", metric.name},
+                   {"unit", metric.unit},
+                   {"better", metric.better == Better::kLower ? "lower" : "higher"},
+                   {"statistic", metric.statistic == Statistic::kMean ? "mean" : "median"}});
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "eval/measurement.h"
@@ -43,6 +44,18 @@ struct Group {
 // anchor.
 std::vector<Group> summarize(std::span<const Measurement> measurements,
                              const ReportOptions& options);
+
+// The policy's place in policies(), behind all of them for one that is unknown.
+size_t policy_rank(std::string_view policy);
+
+// What the line says of the metric of that name, which must be a known one; n 0: nothing.
+Estimate metric_estimate(const PolicyLine& line, std::string_view metric);
+
+// The metrics themselves: name, unit, which way is better, statistic.
+nlohmann::json metrics_json();
+
+// By name, in the order of metrics(); those that no question has a value of are left out.
+nlohmann::json estimates_json(const std::vector<Estimate>& estimates);
 
 // Metrics that no question has a value of are left out.
 nlohmann::json report_json(const std::vector<Group>& groups);

@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text_util.h"
+#include "eval/run_file.h"
 
 namespace tessera {
 namespace {
@@ -24,9 +24,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-// How every file begins, so that a cut-off first line is known as ours.
-constexpr std::string_view kOpening = R"({"kind":"run",)";
-
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& why) {
   throw Error(ErrorCode::kIo, fmt::format("cannot write {} - {} - finished rows are kept: put it "
                                           "right and run again",
@@ -44,24 +41,6 @@ std::string header_line(const RunHeader& header) {
                {"config_digest", config_digest(header.config)},
                {"config", header.config},
                {"session", header.session}});
-}
-
-// "max_tokens (32 there, 16 now)" for each that is not equal.
-std::vector<std::string> differences(const json& there, const json& now) {
-  std::set<std::string> names;
-  for (const json* object : {&there, &now}) {
-    for (const auto& [name, value] : object->items()) names.insert(name);
-  }
-  const auto value_of = [](const json& object, const std::string& name) {
-    const auto found = object.find(name);
-    return found == object.end() ? std::string("none") : found->dump();
-  };
-  std::vector<std::string> out;
-  for (const std::string& name : names) {
-    const std::string a = value_of(there, name), b = value_of(now, name);
-    if (a != b) out.push_back(fmt::format("{} ({} there, {} now)", name, a, b));
-  }
-  return out;
 }
 
 FileDescriptor open_locked(const std::filesystem::path& path) {
@@ -98,39 +77,23 @@ void RunLog::refuse(const std::string& why) const {
 }
 
 void RunLog::read(std::string_view text) {
-  const size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0: no line is whole
-  const std::string_view cut_off = text.substr(whole);
-  if (whole == 0 && !cut_off.starts_with(kOpening) && !kOpening.starts_with(cut_off))
-    refuse("is no file of an eval run");
-  size_t number = 0;
-  for (std::string_view rest = text.substr(0, whole); !rest.empty();) {
-    const size_t length = rest.find('\n');
-    read_line(rest.substr(0, length), ++number);
-    rest.remove_prefix(length + 1);
-  }
-  if (!cut_off.empty() && ::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0)
+  RunRecords records = parse_run(text, [this](const std::string& why) { refuse(why); });
+  for (const json& header : records.headers) check_config(header);
+  rows_ = std::move(records.rows);
+  if (records.n_bytes < text.size() &&
+      ::ftruncate(file_.get(), static_cast<off_t>(records.n_bytes)) != 0)
     fail(path_, std::strerror(errno));
-}
-
-void RunLog::read_line(std::string_view line, size_t number) {
-  const json record = json::parse(line.begin(), line.end(), nullptr, false);
-  const auto kind = record.find("kind");
-  const bool is_header = kind != record.end() && *kind == "run";
-  if (number == 1 && !is_header) refuse("is no file of an eval run");
-  if (is_header) return check_config(record);
-  const std::optional<Measurement> measurement =
-      kind != record.end() && *kind == "row" ? measurement_of(record) : std::nullopt;
-  if (!measurement) refuse(fmt::format("line {} - is no row of an eval run", number));
-  rows_.insert_or_assign(measurement->key, *measurement);
 }
 
 void RunLog::check_config(const json& record) const {
   const auto digest = record.find("config_digest");
   if (digest != record.end() && *digest == config_digest(header_.config)) return;
   const auto there = record.find("config");
-  refuse(fmt::format(
-      "was made with other settings - {}",
-      fmt::join(differences(there == record.end() ? json() : *there, header_.config), ", ")));
+  std::vector<std::string> names;
+  for (const ConfigDifference& d :
+       config_differences(there == record.end() ? json() : *there, header_.config))
+    names.push_back(fmt::format("{} ({} there, {} now)", d.name, d.first, d.second));
+  refuse(fmt::format("was made with other settings - {}", fmt::join(names, ", ")));
 }
 
 bool RunLog::has(const RowKey& key, const RowInputs& inputs) const {

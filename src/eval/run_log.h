@@ -46,7 +46,6 @@ class RunLog {
 
  private:
   void read(std::string_view text);
-  void read_line(std::string_view line, size_t number);
   void check_config(const nlohmann::json& record) const;
   void append(std::string_view lines);
   [[noreturn]] void refuse(const std::string& why) const;

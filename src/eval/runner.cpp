@@ -13,14 +13,12 @@
 #include "base/text_util.h"
 #include "engine/compare.h"
 #include "eval/metrics.h"
+#include "eval/stored_passages.h"
 
 namespace tessera {
 namespace {
 
 constexpr uint64_t kReferenceFormat = 1;
-// A policy that is measured needs its passages in the store, and those are read before they count.
-// What is damaged is found only by reading, hence a second try.
-constexpr int kPrepareTries = 2;
 
 // Rows of one sample in the order in which they are measured: full prefill, then all of an anchor.
 std::vector<RowKey> rows_of(const EvalPlan& plan, const std::string& task, const Sample& sample) {
@@ -220,58 +218,13 @@ class SampleRun {
     return to_hex(hash.digest());
   }
 
-  // Makes the KV of the passages, and reads it once: without that the policy that comes first would
-  // pay for the disk.
-  void prepare(Request request) {
-    if (prepared_.empty()) prepare_scorer(request);  // which knows of no anchors
-    request.policy = "reuse";
-    for (int tries = 0; tries < kPrepareTries; ++tries) {
-      build(engine_.anchor(request.anchor));
-      const Prefilled warm = engine_.prefill(request, stop_);
-      const auto is_missed = [](const Segment& s) {
-        const bool is_stored = s.kind == SegmentKind::kPreamble || s.kind == SegmentKind::kChunk;
-        return is_stored && s.match == Match::kMiss;
-      };
-      if (std::ranges::none_of(warm.plan.segments, is_missed)) return;
+  void prepare(const Request& request) {
+    if (prepared_.empty() && shared_.scorer != nullptr) {  // the scorer knows of no anchors
+      for (const std::string& policy : plan_.policies)
+        store_for_scorer(*shared_.scorer, request, sample_.id,
+                         *make_policy(policy, request.policy_options), stop_);
     }
-    fail_to_keep("KV");
-  }
-
-  // The same for what indexing makes with the scorer.
-  void prepare_scorer(const Request& request) {
-    Scorer* scorer = shared_.scorer;
-    if (scorer == nullptr) return;  // the engine refuses the policies that need one
-    for (const std::string& policy : plan_.policies) {
-      const auto made = make_policy(policy, request.policy_options);
-      const bool has_kv =
-          made->evidence() == Evidence::kScorerAttention && scorer->context().store() != nullptr;
-      for (int tries = 0; tries < (has_kv ? kPrepareTries : 1); ++tries) {
-        build_with(*scorer, *made);
-        if (has_kv) scorer->read(request, made->evidence(), made->layers(), stop_);
-      }
-    }
-  }
-
-  void build_with(Scorer& scorer, const ReusePolicy& policy) {
-    for (const PassageText& p : sample_.passages) {
-      if (scorer.build(p, policy.evidence(), policy.layers(), stop_) == Scorer::Outcome::kNotStored)
-        fail_to_keep("scorer's part");
-    }
-  }
-
-  [[noreturn]] void fail_to_keep(std::string_view what) const {
-    throw Error(ErrorCode::kIo,
-                fmt::format("the {} of a passage of question {} is not in the store - it could not "
-                            "be kept, and policies would be measured without it - make room "
-                            "on the disk, raise --disk-limit or run 'tessera cache verify'",
-                            what, quote(sample_.id)));
-  }
-
-  void build(const Anchor& anchor) {
-    ChunkBuilder builder = engine_.builder();
-    builder.build_preamble(engine_.prompts().preamble_ids(), stop_);
-    for (const PassageText& p : sample_.passages)
-      builder.build(anchor, engine_.prompts().chunk_ids(p.title, p.text), stop_);
+    store_passages(engine_, request, sample_.id, stop_);
   }
 
   int32_t n_vocab() const { return engine_.decoder().config().n_vocab; }

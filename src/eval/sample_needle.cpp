@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text_util.h"
+#include "eval/rechunk.h"
 #include "eval/sample_lines.h"
 #include "retrieval/cut_points.h"
 
@@ -41,17 +42,6 @@ std::string_view part_of(std::string_view text, size_t n_bytes, std::mt19937_64&
   return trimmed(from.substr(0, end_before(from, n_bytes)));
 }
 
-std::vector<std::string_view> cut(std::string_view text) {
-  std::vector<std::string_view> out;
-  while (text.size() > kPassageBytes) {
-    const size_t at = best_cut(text, 0, utf8_floor(text, kPassageBytes));
-    out.push_back(trimmed(text.substr(0, at)));
-    text = trimmed(text.substr(at));
-  }
-  if (!text.empty()) out.push_back(text);
-  return out;
-}
-
 // The haystack is cut before the needle is put in, so that it is never cut itself, and all other
 // passages are the same at every depth.
 std::vector<MarkedPassage> passages_with(std::string_view haystack, size_t depth,
@@ -60,7 +50,7 @@ std::vector<MarkedPassage> passages_with(std::string_view haystack, size_t depth
   const size_t at = depth == 100 ? n_before : end_before(haystack, n_before);
   std::vector<MarkedPassage> out;
   bool is_placed = false;
-  for (const std::string_view piece : cut(haystack)) {
+  for (const std::string_view piece : cut_text(haystack, kPassageBytes)) {
     const auto begin = static_cast<size_t>(piece.data() - haystack.data());
     MarkedPassage& passage = out.emplace_back();
     passage.passage.text = piece;

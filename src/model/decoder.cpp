@@ -274,6 +274,20 @@ StepResult Decoder::prefill(const SequenceRows& rows, const StepOptions& options
   return joiner.take();
 }
 
+namespace {
+
+// The rotation of a load that `fault` spoils; positions are spoilt where they are written.
+RopeSpec with_fault(RopeSpec spec, LoadFault fault) {
+  if (fault == LoadFault::kWrongBase) spec.base *= 10;
+  if (fault == LoadFault::kWrongPairing) {
+    spec.pairing = spec.pairing == RopePairing::kHalfSplit ? RopePairing::kInterleaved
+                                                           : RopePairing::kHalfSplit;
+  }
+  return spec;
+}
+
+}  // namespace
+
 void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
   if (placements.empty()) return;
   const ModelConfig& c = config();
@@ -316,15 +330,17 @@ void Decoder::load(WorkingKv& kv, std::span<const Placement> placements) {
                                        static_cast<size_t>(c.head_dim) * k->nb[0], k->nb[1],
                                        static_cast<size_t>(run.begin) * k->nb[1]);
       const RopeInput loaded = {rows, positions.back(), model_->state().rope_factors};
-      ggml_build_forward_expand(graph, rope(context.get(), loaded, c.layers[l].rope, true));
+      const RopeSpec spec = with_fault(c.layers[l].rope, load_fault_);
+      ggml_build_forward_expand(graph, rope(context.get(), loaded, spec, true));
     }
   }
   // Its tensors lie in the buffer that is about to be used for another graph.
   runtime_->last.reset();
   allocate(runtime_->allocator.get(), graph);
+  const int32_t offset = load_fault_ == LoadFault::kOffByOne ? 1 : 0;
   for (size_t i = 0; i < runs.size(); ++i) {
     auto* at = static_cast<int32_t*>(positions[i]->data);
-    for (int32_t n = 0; n < runs[i].size(); ++n) at[n] = runs[i].begin + n;
+    for (int32_t n = 0; n < runs[i].size(); ++n) at[n] = runs[i].begin + n + offset;
   }
   compute(runtime_->backend.get(), graph);
   for (const TokenRange& run : runs) kv.mark(run);

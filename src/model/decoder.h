@@ -78,6 +78,15 @@ struct StepResult {
       captured;  // per layer K then V, [n_rows, kv_dim] f16: the payload of a KvChunk
 };
 
+// What may be wrong with how K enters the working KV: planted by who wants to know whether a check
+// would find it.
+enum class LoadFault {
+  kNone,
+  kWrongPairing,  // dimensions are joined as the other kind of model joins them
+  kWrongBase,     // of the rotation, ten times too large
+  kOffByOne,      // one position too far
+};
+
 class Decoder {
  public:
   static constexpr int32_t kDefaultMicroBatch = 512;
@@ -90,6 +99,7 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   const Model& model() const { return *model_; }
+  std::shared_ptr<const Model> shared_model() const { return model_; }
   const ModelConfig& config() const { return model_->config(); }
   int32_t n_threads() const { return n_threads_; }
   int32_t micro_batch() const { return micro_batch_; }
@@ -112,6 +122,8 @@ class Decoder {
     int32_t position = 0;
   };
   void load(WorkingKv& kv, std::span<const Placement> placements);
+  // Makes every load() from now on rotate wrongly. Computed K stays right.
+  void plant_fault(LoadFault fault) { load_fault_ = fault; }
 
   // Share of a prefill's time that is spent outside matrix products and attention, 0..1. Computes
   // the rows node by node with a clock around each, so the pass itself is slower than prefill().
@@ -124,6 +136,7 @@ class Decoder {
   std::shared_ptr<const Model> model_;
   int32_t n_threads_;
   int32_t micro_batch_;
+  LoadFault load_fault_ = LoadFault::kNone;
   std::unique_ptr<Runtime> runtime_;
 };
 

@@ -41,6 +41,29 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& gguf,
       new Model(std::move(state)));  // NOLINT: the constructor is private
 }
 
+std::shared_ptr<const Model> Model::with_rope_base(const std::shared_ptr<const Model>& model,
+                                                   float factor) {
+  const State& from = model->state();
+  auto state = std::make_unique<State>();
+  state->config = from.config;
+  for (LayerConfig& layer : state->config.layers) {
+    if (layer.sliding_window == 0) layer.rope.base *= factor;
+  }
+  state->arch = from.arch;
+  state->token_embed = from.token_embed;
+  state->output_norm = from.output_norm;
+  state->output = from.output;
+  state->output_bias = from.output_bias;
+  state->rope_factors = from.rope_factors;
+  state->layers = from.layers;
+  state->type_counts = from.type_counts;
+  state->repacked = from.repacked;
+  state->bytes = from.bytes;
+  state->owner = model;
+  return std::shared_ptr<const Model>(
+      new Model(std::move(state)));  // NOLINT: the constructor is private
+}
+
 const ModelConfig& Model::config() const { return state_->config; }
 uint64_t Model::weight_bytes() const { return state_->bytes; }
 

@@ -33,6 +33,11 @@ class Model {
   // for a malformed, truncated or unsupported file, Error(kNotFound) when it is not there.
   static std::shared_ptr<const Model> load(const std::filesystem::path& gguf,
                                            const LoadOptions& options);
+  // The weights of `model` with the base of its rotations multiplied by `factor`, which is
+  // positive: to see whether a text is read better so. Layers with a window keep theirs, which
+  // families set by other means. Shares the weights, which live as long as either.
+  static std::shared_ptr<const Model> with_rope_base(const std::shared_ptr<const Model>& model,
+                                                     float factor);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

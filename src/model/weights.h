@@ -14,7 +14,7 @@ namespace tessera {
 
 struct Model::State {
   ModelConfig config;
-  std::unique_ptr<Architecture> arch;
+  std::shared_ptr<const Architecture> arch;
   ggml_tensor* token_embed = nullptr;   // ne[embed_dim, n_vocab]
   ggml_tensor* output_norm = nullptr;   // ne[embed_dim]
   ggml_tensor* output = nullptr;        // ne[embed_dim, n_vocab]; token_embed when the head is tied
@@ -27,6 +27,7 @@ struct Model::State {
   uint64_t bytes = 0;
   std::vector<ggml_context_ptr> contexts;
   std::vector<ggml_backend_buffer_ptr> buffers;
+  std::shared_ptr<const Model> owner;  // of the tensors, where those are another model's
 };
 
 // Reads every tensor of the file into `state`, whose config and arch are set.

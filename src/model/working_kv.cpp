@@ -80,6 +80,19 @@ bool WorkingKv::complete_up_to(int32_t n) const {
          std::find(valid_.begin(), valid_.begin() + n, false) == valid_.begin() + n;
 }
 
+std::vector<float> WorkingKv::rotated_k(int32_t layer, TokenRange range) const {
+  CHECK(range.begin >= 0 && range.begin <= range.end && range.end <= n_slots_);
+  ggml_tensor* k = buffers_->k.at(static_cast<size_t>(layer));
+  const auto width = static_cast<size_t>(k->ne[0]);
+  std::vector<float> out(width * static_cast<size_t>(range.size()));
+  for (int32_t i = 0; i < range.size(); ++i) {
+    CHECK(has(range.begin + i));
+    const auto* half = reinterpret_cast<const ggml_fp16_t*>(row(k, range.begin + i));
+    ggml_fp16_to_fp32_row(half, out.data() + static_cast<size_t>(i) * width, k->ne[0]);
+  }
+  return out;
+}
+
 void WorkingKv::mark(TokenRange range) {
   CHECK(range.begin >= 0 && range.end <= n_slots_);
   std::fill(valid_.begin() + range.begin, valid_.begin() + range.end, true);

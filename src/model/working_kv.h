@@ -39,6 +39,9 @@ class WorkingKv {
   bool has(int32_t position) const { return valid_[static_cast<size_t>(position)]; }
   // Positions 0..n-1 all have KV.
   bool complete_up_to(int32_t n) const;
+  // A copy of K, as attention reads it, of one layer at positions that have KV: [range.size(),
+  // kv_dim]. For checks.
+  std::vector<float> rotated_k(int32_t layer, TokenRange range) const;
 
  private:
   friend class Decoder;

@@ -106,6 +106,7 @@ struct PolicyInfo {
   std::string_view name;
   std::string_view summary;  // one line for --help and the docs
   bool is_control = false;   // for measurements only
+  bool is_exact = false;     // gives what full prefill gives
   bool reads_ratio = true;   // else nothing that was loaded is recomputed, or everything
 };
 std::vector<PolicyInfo> policies();

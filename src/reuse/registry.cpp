@@ -28,6 +28,7 @@ struct Row {
   PolicyPtr (*make)(const PolicyOptions&);
   std::string_view summary;
   bool is_control = false;
+  bool is_exact = false;
   bool reads_ratio = true;
 };
 
@@ -35,10 +36,12 @@ constexpr Row kPolicies[] = {
     {.name = "full",
      .make = make_full,
      .summary = "every token anew; the quality reference",
+     .is_exact = true,
      .reads_ratio = false},
     {.name = "prefix",
      .make = make_prefix,
      .summary = "load only what stands behind the same tokens as before; the rest anew",
+     .is_exact = true,
      .reads_ratio = false},
     {.name = "reuse",
      .make = make_reuse,
@@ -126,7 +129,7 @@ void check_options(const PolicyOptions& o) {
 std::vector<PolicyInfo> policies() {
   std::vector<PolicyInfo> out;
   for (const Row& row : kPolicies)
-    out.push_back({row.name, row.summary, row.is_control, row.reads_ratio});
+    out.push_back({row.name, row.summary, row.is_control, row.is_exact, row.reads_ratio});
   return out;
 }
 

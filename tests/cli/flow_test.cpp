@@ -59,9 +59,11 @@ class CliFlow : public testing::Test {
     return json::parse(run.out, nullptr, false);
   }
 
+  // No gate passes a model of random weights, so that every policy but the exact ones is forced.
   json ask(const std::vector<std::string>& more = {}) {
     std::vector<std::string> args = {
-        "ask", "which river is in the city", "--store", "s", "--json", "--max-tokens", "4"};
+        "ask",    "which river is in the city", "--store", "s", "--json", "--max-tokens", "4",
+        "--force"};
     args.insert(args.end(), more.begin(), more.end());
     const Outcome run = tessera_.run(args);
     EXPECT_EQ(run.status, 0) << run.err;
@@ -276,9 +278,9 @@ TEST_F(CliFlow, PassagesOfAFileAreKeptForTheNextQuestionInAnyOrder) {
   const fs::path file = tessera_.cache() / "p.json";
   const auto ask_file = [&](const json& passages) {
     std::ofstream(file) << passages;
-    const Outcome run =
-        tessera_.run({"ask", "which river", "--passages", file.string(), "-m",
-                      model_->path().string(), "--json", "--max-tokens", "2", "--policy", "reuse"});
+    const Outcome run = tessera_.run({"ask", "which river", "--passages", file.string(), "-m",
+                                      model_->path().string(), "--json", "--max-tokens", "2",
+                                      "--policy", "reuse", "--force"});
     EXPECT_EQ(run.status, 0) << run.err;
     return json::parse(run.out, nullptr, false);
   };

@@ -14,13 +14,27 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, kNumQueueValues> kNames = {
-    "throughput",     "prompt_tokens_per_second",
-    "ttft_ms",        "ttft_p50_ms",
-    "ttft_p90_ms",    "ttft_p99_ms",
-    "wait_ms",        "wait_p90_ms",
-    "queue",          "utilisation",
-    "met_share",      "goodput",
-    "quality_goodput"};
+    "throughput",      "prompt_tokens_per_second",
+    "ttft_ms",         "ttft_p50_ms",
+    "ttft_p90_ms",     "ttft_p99_ms",
+    "wait_ms",         "wait_p90_ms",
+    "queue",           "utilisation",
+    "met_share",       "goodput",
+    "quality_goodput", "span_s"};
+
+bool is_per_time(size_t value) {
+  switch (value) {
+    case kThroughput:
+    case kPromptRate:
+    case kQueueLength:
+    case kUtilisation:
+    case kGoodput:
+    case kQualityGoodput:
+      return true;
+    default:
+      return false;
+  }
+}
 
 double sum_of(std::span<const Service> services, double Service::*part) {
   return std::accumulate(services.begin(), services.end(), 0.0,
@@ -107,6 +121,7 @@ QueueValues queue_values(std::span<const Visit> visits, std::span<const Service>
   out[kMetShare] = n_met / n;
   out[kGoodput] = 1000 * n_met / end_ms;
   out[kQualityGoodput] = 1000 * n_good / end_ms;
+  out[kSpan] = end_ms / 1000;
   return out;
 }
 
@@ -114,16 +129,21 @@ QueueFigures queue_figures(std::span<const Gaps> runs, double rate,
                            std::span<const Service> services, double bound_ms) {
   CHECK(!runs.empty());
   std::array<std::vector<double>, kNumQueueValues> values;
+  QueueValues sums = {}, weights = {};
   for (const Gaps& gaps : runs) {
     const QueueValues of_run = queue_values(visits_at(gaps, rate, services), services, bound_ms);
-    for (size_t v = 0; v < kNumQueueValues; ++v) values[v].push_back(of_run[v]);
+    for (size_t v = 0; v < kNumQueueValues; ++v) {
+      const double weight = is_per_time(v) ? of_run[kSpan] : 1;
+      values[v].push_back(of_run[v]);
+      sums[v] += weight * of_run[v];
+      weights[v] += weight;
+    }
   }
   QueueFigures out;
   for (size_t v = 0; v < kNumQueueValues; ++v) {
-    const auto n = static_cast<double>(runs.size());
-    const double mean = std::accumulate(values[v].begin(), values[v].end(), 0.0) / n;
     std::ranges::sort(values[v]);
-    out[v] = {mean, quantile(values[v], 0.025), quantile(values[v], 0.975), runs.size()};
+    out[v] = {sums[v] / weights[v], quantile(values[v], 0.025), quantile(values[v], 0.975),
+              runs.size()};
   }
   return out;
 }

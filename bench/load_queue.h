@@ -57,6 +57,7 @@ enum QueueValue : size_t {
   kMetShare,        // of requests that keep the bound of TTFT
   kGoodput,         // such requests a second
   kQualityGoodput,  // those of them a second whose answer is good
+  kSpan,            // s from the beginning of the run to the end of its last answer
   kNumQueueValues
 };
 using QueueValues = std::array<double, kNumQueueValues>;
@@ -67,7 +68,8 @@ std::string_view queue_value_name(QueueValue value);
 QueueValues queue_values(std::span<const Visit> visits, std::span<const Service> services,
                          double bound_ms);
 
-// Mean over runs, with what 95% of the runs lie between.
+// Mean over runs, with what 95% of the runs lie between. What is per time weighs a run by its span,
+// as if all were one long run: short ones, which happened to be busy, would count too much.
 using QueueFigures = std::array<Estimate, kNumQueueValues>;
 QueueFigures queue_figures(std::span<const Gaps> runs, double rate,
                            std::span<const Service> services, double bound_ms);

@@ -72,6 +72,19 @@ TEST(LoadQueue, FiguresAreMeansOverRunsWithTheirSpread) {
   EXPECT_GT(f[kWaitMean].high, f[kWaitMean].value);
 }
 
+TEST(LoadQueue, WhatIsPerTimeIsOfAllRunsTogether) {
+  const std::vector<Gaps> runs = {{1, 1, 1}, {1, 0.5, 2}};
+
+  const QueueFigures f = queue_figures(runs, 1, three_services(), 1000);
+
+  EXPECT_NEAR(f[kSpan].value, 4.15, kRounding) << "3.9 and 4.4 s";
+  EXPECT_NEAR(f[kThroughput].value, 6 / 8.3, kRounding);
+  EXPECT_NEAR(f[kGoodput].value, 5 / 8.3, kRounding);
+  EXPECT_NEAR(f[kUtilisation].value, 5.8 / 8.3, kRounding);
+  const QueueFigures many = queue_figures(poisson_gaps(2000, 3, 1), 0.01, three_services(), 1000);
+  EXPECT_NEAR(many[kThroughput].value, 0.01, 0.0005) << "no more than comes, also of short runs";
+}
+
 // Pollaczek and Khinchine: with equal services the mean wait is rho S / (2 (1 - rho)).
 TEST(LoadQueue, PoissonArrivalsWaitAsTheoryHasIt) {
   constexpr size_t kRequests = 200'000;

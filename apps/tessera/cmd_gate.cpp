@@ -123,7 +123,7 @@ class Gate {
     }
     checks_.push_back({"kl", fidelity.kl.value, o_.max_kl, Better::kLower});
     checks_.push_back({"top1", fidelity.top1.value, o_.min_top1, Better::kHigher});
-    fidelity_ = std::move(fidelity);
+    fidelity_ = fidelity;
   }
 
   bool is_close(const Fidelity& f) const {
